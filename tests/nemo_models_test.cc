@@ -156,7 +156,7 @@ class NemoModels : public testing::TestWithParam<const char*> {
   const NemoGolden golden_{GetParam()};
   TempDir root_;
 };
-INSTANTIATE_TEST_SUITE_P(Goldens, NemoModels, testing::Values("gpt2b", "gpt3", "core", "llama"),
+INSTANTIATE_TEST_SUITE_P(Goldens, NemoModels, testing::Values("gpt2b", "gpt3", "core", "llama", "nemotron"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(NemoModels, AnswerAsTheReference) {
@@ -332,7 +332,7 @@ TEST(NemoModel, ConfigsThatNeedMoreAreRefused) {
   EXPECT_THAT(refusal({{"num_moe_experts", 8}}), HasSubstr("m.nemo: model_config.yaml: 'num_moe_experts'"));
   EXPECT_THAT(refusal({{"position_embedding_type", "xpos"}}),
               HasSubstr("'position_embedding_type' xpos is not supported"));
-  EXPECT_THAT(refusal({{"activation", "squared-relu"}}), HasSubstr("'activation' squared-relu is not supported"));
+  EXPECT_THAT(refusal({{"activation", "mish"}}), HasSubstr("'activation' mish is not supported"));
   EXPECT_THAT(refusal({{"normalization", "lpn"}}), HasSubstr("'normalization' lpn is not supported"));
   EXPECT_THAT(refusal({{"window_size", {4096, 0}}}), HasSubstr("'window_size' is [4096,0], which is not supported"));
   EXPECT_THAT(refusal({{"transformer_block_type", "post_ln"}}), HasSubstr("'transformer_block_type'"));

@@ -92,15 +92,20 @@ void checkField(const ConfigField& field, const Json& value, const Architecture&
 }  // namespace
 
 std::vector<Architecture> builtInArchitectures() {
-  std::vector<Architecture> all = {llamaArchitecture(),      mistralArchitecture(),    qwen2Architecture(),
-                                   qwen3Architecture(),      gemma2Architecture(),     gemma3Architecture(),
-                                   graniteArchitecture(),    gpt2Architecture(),       phi3Architecture(),
-                                   falconArchitecture(),     optArchitecture(),        bloomArchitecture(),
-                                   mixtralArchitecture(),    qwen2MoeArchitecture(),   qwen3MoeArchitecture(),
-                                   olmo2Architecture(),      gptArchitecture(),        cohereArchitecture(),
-                                   cohere2Architecture(),    graniteMoeArchitecture(), graniteMoeSharedArchitecture(),
-                                   ministral3Architecture(), smollm3Architecture(),    gptBigCodeArchitecture(),
-                                   gptNeoxArchitecture(),    gptjArchitecture(),       starcoder2Architecture()};
+  std::vector<Architecture> all = {llamaArchitecture(),      mistralArchitecture(),
+                                   qwen2Architecture(),      qwen3Architecture(),
+                                   gemmaArchitecture(),      gemma2Architecture(),
+                                   gemma3Architecture(),     graniteArchitecture(),
+                                   gpt2Architecture(),       phi3Architecture(),
+                                   falconArchitecture(),     optArchitecture(),
+                                   bloomArchitecture(),      mixtralArchitecture(),
+                                   qwen2MoeArchitecture(),   qwen3MoeArchitecture(),
+                                   olmo2Architecture(),      gptArchitecture(),
+                                   cohereArchitecture(),     cohere2Architecture(),
+                                   graniteMoeArchitecture(), graniteMoeSharedArchitecture(),
+                                   ministral3Architecture(), smollm3Architecture(),
+                                   gptBigCodeArchitecture(), gptNeoxArchitecture(),
+                                   gptjArchitecture(),       starcoder2Architecture()};
   for (Architecture& model : multimodalArchitectures()) all.push_back(std::move(model));
   return all;
 }

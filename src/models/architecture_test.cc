@@ -65,7 +65,7 @@ TEST(ArchitectureTest, EveryFieldThatChangesTheNumbersIsListedByTheArchitectureO
 TEST(ArchitectureTest, ARefusalNamesFieldValueAndWhatIsSupported) {
   EXPECT_EQ(refusal(with("hidden_act", "mish")),
             "c: hidden_act \"mish\" is not supported by LlamaForCausalLM; supported: \"silu\", \"gelu\", \"gelu_new\", "
-            "\"gelu_fast\", \"gelu_pytorch_tanh\", \"relu\"");
+            "\"gelu_fast\", \"gelu_pytorch_tanh\", \"relu\", \"relu2\", \"squared-relu\"");
   EXPECT_EQ(refusal(with("embedding_multiplier", 12.0)),
             "c: embedding_multiplier 12.0 is not supported by LlamaForCausalLM; supported: 1.0");
   EXPECT_EQ(refusal(with("sliding_window", 4096)),

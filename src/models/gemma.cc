@@ -17,25 +17,20 @@ constexpr const char* kScoreScalar = "query_pre_attn_scalar";
 constexpr const char* kScoreCap = "attn_logit_softcapping";
 constexpr const char* kLogitCap = "final_logit_softcapping";
 constexpr const char* kLocalBase = "rope_local_base_freq";
-constexpr const char* kNormsAfter = "inter_layernorms";  // TensorRT-LLM's: true for all these models
+constexpr const char* kNormsAfter = "inter_layernorms";  // TensorRT-LLM's: true from Gemma 2 on
 
-// Adds transformers' values of keys that are missing or null. Those of the other keys are where the keys are read.
-Json withGemmaDefaults(Json json, int64_t vocab_size, int64_t positions) {
-  const auto otherwise = [&](const char* key, const auto& value) {
-    if (Json& given = json[key]; given.is_null()) given = value;
-  };
-  otherwise("vocab_size", vocab_size);
-  otherwise("hidden_size", 2304);
-  otherwise("intermediate_size", 9216);
-  otherwise("num_hidden_layers", 26);
-  otherwise("num_attention_heads", 8);
-  otherwise("num_key_value_heads", 4);
-  otherwise("head_dim", 256);
-  otherwise("hidden_activation", "gelu_pytorch_tanh");
-  otherwise("max_position_embeddings", positions);
-  otherwise("tie_word_embeddings", true);
-  otherwise(kScoreScalar, 256);
-  return json;
+Json withGemmaDefaults(const Json& json, int64_t vocab_size, int64_t positions) {
+  return withDefaults(json, {{"vocab_size", vocab_size},
+                             {"hidden_size", 2304},
+                             {"intermediate_size", 9216},
+                             {"num_hidden_layers", 26},
+                             {"num_attention_heads", 8},
+                             {"num_key_value_heads", 4},
+                             {"head_dim", 256},
+                             {"hidden_activation", "gelu_pytorch_tanh"},
+                             {"max_position_embeddings", positions},
+                             {"tie_word_embeddings", true},
+                             {kScoreScalar, 256}});
 }
 
 SourceKeys gemmaKeys() {
@@ -54,7 +49,33 @@ void readSoftcap(const Json& json, const char* key, const Json& otherwise, Model
   if (!cap.is_null()) config.extra[key] = cap;
 }
 
-// Reads what both models have, except RoPE. json: with the defaults.
+ModelConfig gemma1Config(const Json& given, std::string_view source) {
+  SourceKeys keys = llamaKeys();
+  keys.used.emplace_back("attention_bias");
+  // transformers 4 read hidden_activation, but its published values are those that hidden_act stands for.
+  keys.inert = {"hidden_activation"};
+  keys.only_at_default.emplace_back("use_bidirectional_attention", false);
+  checkSourceKeys(given, keys, source);
+  Json json = withDefaults(given, {{"vocab_size", 256000},
+                                   {"hidden_size", 3072},
+                                   {"intermediate_size", 24576},
+                                   {"num_hidden_layers", 28},
+                                   {"num_attention_heads", 16},
+                                   {"num_key_value_heads", 16},
+                                   {"head_dim", 256},
+                                   {"hidden_act", "gelu_pytorch_tanh"},
+                                   {"max_position_embeddings", 8192},
+                                   {"tie_word_embeddings", true}});
+  // The first files say gelu; the models were trained with the approximation by tanh.
+  if (json["hidden_act"] == "gelu") json["hidden_act"] = "gelu_pytorch_tanh";
+  ModelConfig config = readLlamaConfig(json, source);
+  config.architecture = "GemmaForCausalLM";
+  config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
+  config.finalize(source);
+  return config;
+}
+
+// Reads what Gemma 2 and 3 have in common, except RoPE. json: with the defaults.
 ModelConfig readGemma(const Json& json, std::string_view source) {
   ModelConfig config = readDecoderConfig(json, source);
   // transformers does not read hidden_act, which some files have as well.
@@ -129,17 +150,22 @@ ModelConfig gemma3Config(const Json& given, std::string_view source) {
   return config;
 }
 
-WeightTable gemmaTable(const ModelConfig& c, QkNorm qk_norm, TorchtuneRows torchtune) {
+WeightTable gemmaTable(const ModelConfig& c, ResidualForm residual, QkNorm qk_norm, TorchtuneRows torchtune) {
   return llamaTable(c, {.qkv_bias = c.attn_bias,
                         .dense_bias = c.attn_bias,
                         .qk_norm = qk_norm,
-                        .residual = ResidualForm::kSandwich,
+                        .residual = residual,
                         .norms = {.add = 1.0f},
                         .torchtune_rows = torchtune});
 }
-WeightTable gemma2Table(const ModelConfig& config) { return gemmaTable(config, QkNorm::kNone, TorchtuneRows::kPairs); }
+WeightTable gemma1Table(const ModelConfig& config) {
+  return gemmaTable(config, ResidualForm::kPre, QkNorm::kNone, TorchtuneRows::kPairs);
+}
+WeightTable gemma2Table(const ModelConfig& config) {
+  return gemmaTable(config, ResidualForm::kSandwich, QkNorm::kNone, TorchtuneRows::kPairs);
+}
 WeightTable gemma3Table(const ModelConfig& config) {
-  return gemmaTable(config, QkNorm::kPerHead, TorchtuneRows::kUnknown);
+  return gemmaTable(config, ResidualForm::kSandwich, QkNorm::kPerHead, TorchtuneRows::kUnknown);
 }
 
 float roundedTo(DType dtype, float value) {
@@ -148,17 +174,24 @@ float roundedTo(DType dtype, float value) {
   return loadAsFloat(rounded, dtype, 0);
 }
 
-ModelSpec gemmaSpec(const ModelConfig& config, QkNorm qk_norm) {
+ModelSpec gemmaSpec(const ModelConfig& config, ResidualForm residual, QkNorm qk_norm) {
   LayerSpec layer = layerSpec(config);
-  layer.residual = ResidualForm::kSandwich;
+  layer.residual = residual;
   layer.attention.qk_norm = qk_norm;
   ModelSpec spec = modelSpec(config, layer);
   // transformers rounds the factor to the type of the weights.
   spec.embedding.scale = roundedTo(config.dtype, std::sqrt(static_cast<float>(config.hidden_size)));
   return spec;
 }
-ModelSpec gemma2Spec(const ModelConfig& config) { return gemmaSpec(config, QkNorm::kNone); }
-ModelSpec gemma3Spec(const ModelConfig& config) { return gemmaSpec(config, QkNorm::kPerHead); }
+ModelSpec gemma1Spec(const ModelConfig& config) { return gemmaSpec(config, ResidualForm::kPre, QkNorm::kNone); }
+ModelSpec gemma2Spec(const ModelConfig& config) { return gemmaSpec(config, ResidualForm::kSandwich, QkNorm::kNone); }
+ModelSpec gemma3Spec(const ModelConfig& config) { return gemmaSpec(config, ResidualForm::kSandwich, QkNorm::kPerHead); }
+
+std::vector<FieldValues> gemma1Fields() {
+  std::vector<FieldValues> fields = llamaFields();
+  fields.push_back({"attn_bias", {true}});
+  return fields;
+}
 
 std::vector<FieldValues> gemmaFields() {
   std::vector<FieldValues> fields = llamaFields();
@@ -180,6 +213,18 @@ std::vector<FieldValues> gemma3Fields() {
   return fields;
 }
 }  // namespace
+
+Architecture gemmaArchitecture() {
+  return {.name = "GemmaForCausalLM",
+          .configFromHuggingFace = gemma1Config,
+          .weightTable = gemma1Table,
+          .modelSpec = gemma1Spec,
+          .ignored_sources = llamaIgnoredSources(),
+          .fields = gemma1Fields(),
+          .models = {"Gemma 1", "CodeGemma"},
+          .structure =
+              "Llama with a scaled embedding, norms that multiply by one plus their weight, a gated MLP with gelu"};
+}
 
 Architecture gemma2Architecture() {
   return {.name = "Gemma2ForCausalLM",

@@ -38,6 +38,14 @@ const ConfigCase kGemma3("Gemma3ForCausalLM", R"({"architectures": ["Gemma3ForCa
     "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6, "torch_dtype": "bfloat16",
     "transformers_version": "4.50.0.dev0", "use_cache": true, "vocab_size": 262144})");
 
+// gemma-2b's config.json.
+const ConfigCase kGemma("GemmaForCausalLM", R"({"architectures": ["GemmaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 2, "eos_token_id": 1, "head_dim": 256, "hidden_act": "gelu",
+    "hidden_activation": null, "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 16384,
+    "max_position_embeddings": 8192, "model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 18,
+    "num_key_value_heads": 1, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000.0,
+    "torch_dtype": "bfloat16", "transformers_version": "4.38.0.dev0", "use_cache": true, "vocab_size": 256000})");
+
 ModelSpec gemma2(const Json& changes = Json::object()) { return gemma2Architecture().modelSpec(kGemma2.read(changes)); }
 ModelSpec gemma3(const Json& changes = Json::object()) { return gemma3Architecture().modelSpec(kGemma3.read(changes)); }
 
@@ -48,6 +56,34 @@ std::vector<size_t> fullLayers(const ModelSpec& spec) {
     if (spec.layers[i].attention.window == 0) layers.push_back(i);
   }
   return layers;
+}
+
+TEST(Gemma1Test, ReadsAModelsFile) {
+  const ModelConfig config = kGemma.read();
+  EXPECT_EQ(kGemma.warnings(), "");
+  EXPECT_TRUE(config.tie_word_embeddings);
+  const ModelConfig written = ModelConfig::fromJson(config.toJson(), "c");
+  EXPECT_EQ(errorOf([&] { architectureOf(written, "c"); }), "");
+  const ModelSpec spec = gemmaArchitecture().modelSpec(written);
+  EXPECT_EQ(spec.embedding.scale, 45.25f) << "the square root of 2048 in bfloat16";
+  const LayerSpec& layer = spec.layers.at(17);
+  EXPECT_EQ(layer.residual, ResidualForm::kPre);
+  EXPECT_EQ(layer.mlp.activation, Activation::kGeluTanh) << "gelu is the approximation in these files";
+  EXPECT_EQ(layer.attention.window, 0);
+  for (const WeightRow& row : gemmaArchitecture().weightTable(written)) {
+    EXPECT_EQ(row.sources.at(0).transform.add, row.slot.kind == SlotKind::kNorm ? 1.0f : 0.0f) << row.name;
+  }
+}
+
+TEST(Gemma1Test, AbsentKeysHaveTransformersValues) {
+  const ConfigCase none("GemmaForCausalLM", R"({"architectures": ["GemmaForCausalLM"]})");
+  const ConfigCase all("GemmaForCausalLM", R"({"vocab_size": 256000, "hidden_size": 3072, "intermediate_size": 24576,
+      "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256,
+      "hidden_act": "gelu_pytorch_tanh", "max_position_embeddings": 8192, "rms_norm_eps": 1e-6,
+      "tie_word_embeddings": true, "rope_theta": 10000, "attention_bias": false})");
+  EXPECT_EQ(none.read().toJson(), all.read().toJson());
+  EXPECT_THAT(kGemma.refusal({{"use_bidirectional_attention", true}}), HasSubstr("'use_bidirectional_attention'"));
+  EXPECT_TRUE(kGemma.read({{"attention_bias", true}}).attn_bias);
 }
 
 TEST(Gemma2Test, ReadsAModelsFile) {

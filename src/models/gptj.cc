@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "models/decoder_rows.h"
-#include "models/source_config.h"
+#include "models/gpt2_blocks.h"
 
 namespace chorus {
 namespace {
@@ -10,24 +10,14 @@ namespace {
 constexpr int64_t kGptjRotaryDim = 64;  // transformers' value for a config without rotary_dim
 
 ModelConfig gptjConfig(const Json& json, std::string_view source) {
-  checkSourceKeys(json,
-                  {.used = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions", "vocab_size", "rotary_dim",
-                            "activation_function", "layer_norm_epsilon", "tie_word_embeddings"},
-                   .inert = {"n_ctx", "embd_pdrop", "attn_pdrop", "gradient_checkpointing", "summary_activation",
-                             "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"},
-                   .only_at_default = {{"rotary", true}, {"scale_attn_weights", true}}},
-                  source);
-  ModelConfig config;
+  SourceKeys keys = gpt2Keys();
+  keys.used.emplace_back("rotary_dim");
+  keys.inert.emplace_back("gradient_checkpointing");
+  keys.only_at_default.emplace_back("rotary", true);
+  checkSourceKeys(json, keys, source);
+  ModelConfig config =
+      readGpt2Config(withDefaults(json, {{"n_positions", 2048}, {"tie_word_embeddings", false}}), source);
   config.architecture = "GPTJForCausalLM";
-  config.hidden_size = jsonGet<int64_t>(json, "n_embd", source);
-  config.intermediate_size = optionalSize(json, "n_inner", source);
-  config.num_hidden_layers = jsonGet<int32_t>(json, "n_layer", source);
-  config.num_attention_heads = jsonGet<int32_t>(json, "n_head", source);
-  config.vocab_size = jsonGet<int64_t>(json, "vocab_size", source);
-  config.max_position_embeddings = jsonGetOr<int64_t>(json, "n_positions", 2048, source);
-  config.hidden_act = jsonGetOr<std::string>(json, "activation_function", "gelu_new", source);
-  config.norm_epsilon = jsonGetOr(json, "layer_norm_epsilon", 1e-5, source);
-  config.tie_word_embeddings = jsonGetOr(json, "tie_word_embeddings", false, source);
   config.position_embedding_type = PositionEmbedding::kRopeGptj;
   if (json.contains("rotary_dim") && json["rotary_dim"].is_null()) {
     // transformers then makes a table for the hidden size, which fits the heads only if there is a single one.
@@ -73,8 +63,7 @@ Architecture gptjArchitecture() {
       .configFromHuggingFace = gptjConfig,
       .weightTable = gptjTable,
       .modelSpec = gptjSpec,
-      // Masks in old files, and the output head of files whose model ties it.
-      .ignored_sources = {"*.attn.bias", "*.attn.masked_bias", "lm_head.weight"},
+      .ignored_sources = gpt2IgnoredSources(),
       .fields = {{"position_embedding_type", {"rope_gptj"}}, {"hidden_act", activationNames()}, {"mlp_bias", {true}}},
       .models = {"GPT-J"},
       .structure =

@@ -21,14 +21,14 @@ ModelConfig llamaConfig(const Json& json, std::string_view source) {
 
 ModelConfig mistralConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  addWindowKeys(keys);
+  addUniformWindowKeys(keys);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MistralForCausalLM";
   // transformers gives a Mistral config that does not mention the key a window of 4096; files of models without one
   // say null.
   config.finalize(source);
-  readSlidingWindow(json, source, {.window = 4096}, config);
+  readUniformWindow(json, source, 4096, config);
   return config;
 }
 

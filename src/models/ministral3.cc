@@ -41,7 +41,7 @@ Json withRotary(const Json& given) {
 
 ModelConfig ministral3Config(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  addWindowKeys(keys);
+  addUniformWindowKeys(keys);
   checkSourceKeys(given, keys, source);
   const Json json = withRotary(given);
   ModelConfig config = readDecoderConfig(json, source);
@@ -54,7 +54,7 @@ ModelConfig ministral3Config(const Json& given, std::string_view source) {
   }
   config.finalize(source);
   queryScaling(config, source);
-  readSlidingWindow(json, source, {.window = std::nullopt}, config);
+  readUniformWindow(json, source, std::nullopt, config);
   return config;
 }
 

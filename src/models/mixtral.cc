@@ -16,14 +16,14 @@ const ExpertsForm& mixtralForm() {
 
 ModelConfig mixtralConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  addWindowKeys(keys);
   keys.used.insert(keys.used.end(), {"num_local_experts", "num_experts_per_tok"});
   keys.inert = {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"};
+  addUniformWindowKeys(keys);
   checkSourceKeys(json, keys, source);
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MixtralForCausalLM";
   config.finalize(source);
-  readSlidingWindow(json, source, {.window = std::nullopt}, config);
+  readUniformWindow(json, source, std::nullopt, config);
   setExperts({.experts = jsonGetOr<int32_t>(json, "num_local_experts", 8, source),
               .top_k = jsonGetOr<int32_t>(json, "num_experts_per_tok", 2, source),
               .size = config.intermediate_size},

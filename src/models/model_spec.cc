@@ -18,7 +18,9 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {{"silu", Act
                                                                     {"gelu_new", Activation::kGeluTanh},
                                                                     {"gelu_fast", Activation::kGeluTanh},
                                                                     {"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                                                    {"relu", Activation::kRelu}};
+                                                                    {"relu", Activation::kRelu},
+                                                                    {"relu2", Activation::kReluSquared},
+                                                                    {kSquaredRelu, Activation::kReluSquared}};
 
 RopeSpec ropeSpec(const ModelConfig& config) {
   const bool pairs = config.position_embedding_type == PositionEmbedding::kRopeGptj;

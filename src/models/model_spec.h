@@ -75,7 +75,8 @@ enum class MlpKind {
   kGated,    // activation(fc) * gate; kFc holds the rows of fc, then those of gate
   kExperts,  // a mixture of gated MLPs: each row goes to the experts that kRouter chooses for it (blocks/moe.h)
 };
-enum class Activation { kSilu, kGeluTanh, kGelu, kRelu };
+inline constexpr std::string_view kSquaredRelu = "squared-relu";  // TensorRT-LLM's name; transformers' is relu2
+enum class Activation { kSilu, kGeluTanh, kGelu, kRelu, kReluSquared };
 struct MlpSpec {
   MlpKind kind = MlpKind::kGated;
   Activation activation = Activation::kSilu;

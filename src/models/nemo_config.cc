@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/gpt.h"
+#include "models/model_spec.h"
 
 namespace chorus {
 namespace {
@@ -74,8 +75,9 @@ std::string nemoHiddenAct(const Json& config, bool bias, std::string_view source
   if (name == "reglu") return kReglu;
   if (name == "gelu") return (fused && bias) || openai ? "gelu_new" : "gelu";
   if (name == "approx-gelu" || name == "openai-gelu") return "gelu_new";
-  if (name == "relu") return name;
-  refuseNemoValue(source, "activation", name, "swiglu, geglu, reglu, gelu and relu are, also with fast- before them");
+  if (name == "relu" || name == kSquaredRelu) return name;
+  refuseNemoValue(source, "activation", name,
+                  "swiglu, geglu, reglu, gelu, relu and squared-relu are, also with fast- before them");
 }
 
 void readNemoPositions(const Json& config, std::string_view source, ModelConfig& model) {

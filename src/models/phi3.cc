@@ -25,7 +25,7 @@ ModelConfig phi3Config(const Json& given, std::string_view source) {
                      .inert = {"embd_pdrop", "full_attn_mod", "interpolate_factor"},
                      .only_at_default = {{"attention_bias", false}, {"mlp_bias", false}, {"lm_head_bias", false}}};
   keys.used.insert(keys.used.end(), {"partial_rotary_factor"});
-  addWindowKeys(keys);
+  addUniformWindowKeys(keys);
   checkSourceKeys(given, keys, source);
   const Json json = withDefaultsOfPhi3(given);
   ModelConfig config = readDecoderConfig(json, source);
@@ -33,7 +33,7 @@ ModelConfig phi3Config(const Json& given, std::string_view source) {
   config.position_embedding_type = PositionEmbedding::kRopeGptNeox;
   readRotary(json, source, PartialRotary::kRead, config);
   config.finalize(source);
-  readSlidingWindow(json, source, {}, config);
+  readUniformWindow(json, source, std::nullopt, config);
   return config;
 }
 

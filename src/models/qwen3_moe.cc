@@ -14,7 +14,7 @@ const ExpertsForm& qwen3MoeForm() {
 
 ModelConfig qwen3MoeConfig(const Json& json, std::string_view source) {
   SourceKeys keys = llamaKeys();
-  addWindowKeys(keys);
+  addUniformWindowKeys(keys);
   addQwenExpertsKeys(false, keys);
   keys.used.insert(keys.used.end(), {"attention_bias", "use_sliding_window"});
   keys.inert.push_back("max_window_layers");
@@ -24,9 +24,7 @@ ModelConfig qwen3MoeConfig(const Json& json, std::string_view source) {
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
   config.qk_layernorm = true;
   config.finalize(source);
-  // All layers have the window or none.
-  const bool slides = jsonGetOr(json, "use_sliding_window", false, source);
-  readSlidingWindow(json, source, {.window = 4096, .slides = [=](int32_t) { return slides; }}, config);
+  if (jsonGetOr(json, "use_sliding_window", false, source)) readUniformWindow(json, source, 4096, config);
   readQwenExperts(json, source, false, config);
   return config;
 }

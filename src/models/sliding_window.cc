@@ -77,6 +77,18 @@ void readSlidingWindow(const Json& json, std::string_view source, const WindowDe
   config.extra[kLayerTypes] = std::move(types);
 }
 
+void readUniformWindow(const Json& json, std::string_view source, std::optional<int64_t> otherwise,
+                       ModelConfig& config) {
+  const auto window = json.find(kWindow);
+  const Json own = window == json.end() ? Json::object() : Json{{kWindow, *window}};
+  readSlidingWindow(own, source, {.window = otherwise}, config);
+}
+
+void addUniformWindowKeys(SourceKeys& keys) {
+  keys.used.emplace_back(kWindow);
+  keys.inert.emplace_back(kLayerTypes);
+}
+
 void addWindowKeys(SourceKeys& keys) { keys.used.insert(keys.used.end(), {kWindow, kLayerTypes}); }
 
 std::function<bool(int32_t layer)> slidingByPattern(const Json& json, int32_t otherwise, std::string_view source) {

@@ -26,9 +26,14 @@ struct WindowDefaults {
   std::function<bool(int32_t layer)> slides = [](int32_t) { return true; };  // without layer_types
 };
 // Reads sliding_window (null: no layer has one, unless null is refused) and layer_types into the fields of a finalised
-// config. Throws Error if a value is malformed. addWindowKeys() adds the keys that it reads to SourceKeys::used.
+// config. Throws Error if a value is malformed. addWindowKeys() adds the keys that it reads to `keys`.
 void readSlidingWindow(const Json& json, std::string_view source, const WindowDefaults& defaults, ModelConfig& config);
 void addWindowKeys(SourceKeys& keys);
+// The same for a model whose layers all have the window or none: transformers ignores layer_types in its config.
+// otherwise: the window if sliding_window is missing.
+void readUniformWindow(const Json& json, std::string_view source, std::optional<int64_t> otherwise,
+                       ModelConfig& config);
+void addUniformWindowKeys(SourceKeys& keys);
 // WindowDefaults::slides by sliding_window_pattern n, with `otherwise` for a missing one: every nth layer has no
 // window.
 std::function<bool(int32_t layer)> slidingByPattern(const Json& json, int32_t otherwise, std::string_view source);

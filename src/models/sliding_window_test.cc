@@ -43,6 +43,30 @@ TEST(SlidingWindowTest, SourceConfigs) {
   EXPECT_THAT(read({{"layer_types", kTypes}}, {.window = 9}), ElementsAre(9, 0, 0, 9));
 }
 
+// transformers ignores layer_types in the configs of these models, and so their masks do.
+TEST(SlidingWindowTest, LayerTypesActOnlyWhereTransformersReadsThem) {
+  Json config = {{"hidden_size", 8},         {"intermediate_size", 8},       {"num_hidden_layers", 4},
+                 {"num_attention_heads", 2}, {"num_key_value_heads", 1},     {"head_dim", 4},
+                 {"vocab_size", 5},          {"max_position_embeddings", 64}};
+  config.update(Json{{"sliding_window", 5}, {"layer_types", kTypes}, {"use_sliding_window", true}});
+  config.update(Json{{"num_experts", 2}, {"num_experts_per_tok", 1}, {"moe_intermediate_size", 8}});
+  const auto windows = [&](const char* architecture, const Json& json) {
+    return layerWindows(findArchitecture(architecture).configFromHuggingFace(json, "c"));
+  };
+  for (const char* architecture : {"MistralForCausalLM", "MixtralForCausalLM", "Ministral3ForCausalLM",
+                                   "Phi3ForCausalLM", "Starcoder2ForCausalLM", "Qwen3MoeForCausalLM"}) {
+    SCOPED_TRACE(architecture);
+    EXPECT_THAT(windows(architecture, config), ElementsAre(5, 5, 5, 5));
+    Json other = config;
+    other["layer_types"] = "not a list";
+    other["sliding_window"] = nullptr;
+    EXPECT_THAT(windows(architecture, other), ElementsAre(0, 0, 0, 0));
+  }
+  for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma2ForCausalLM", "Cohere2ForCausalLM"}) {
+    EXPECT_THAT(windows(architecture, config), ElementsAre(5, 0, 0, 5)) << architecture;
+  }
+}
+
 TEST(SlidingWindowTest, Checkpoints) {
   EXPECT_THAT(ofCheckpoint(Json::object()), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(ofCheckpoint({{"sliding_window", 5}}), ElementsAre(5, 5, 5, 5));

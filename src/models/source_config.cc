@@ -127,9 +127,14 @@ std::vector<std::string_view> decoderKeys() {
           "rope_scaling",        "rope_parameters",         "original_max_position_embeddings"};
 }
 
-Json withDefaults(const Json& json, Json defaults) {
-  defaults.update(json);
-  return defaults;
+Json withDefaults(const Json& json, const Json& defaults) {
+  Json all = json;
+  for (const auto& [key, value] : defaults.items()) {
+    const auto given = all.find(key);
+    const bool null_is_derived = key == "num_key_value_heads" || key == "head_dim";
+    if (given == all.end() || (given->is_null() && !null_is_derived)) all[key] = value;
+  }
+  return all;
 }
 
 namespace {

@@ -27,8 +27,10 @@ void checkSourceKeys(const Json& json, const SourceKeys& keys, std::string_view 
 ModelConfig readDecoderConfig(const Json& json, std::string_view source);
 std::vector<std::string_view> decoderKeys();
 
-// The config with `defaults` for its missing keys.
-Json withDefaults(const Json& json, Json defaults);
+// The config with `defaults` for its keys that are missing or null: an architecture has here what transformers' class
+// of its config has, where that differs from the other readers' values. Null is kept for num_key_value_heads and
+// head_dim, because transformers then derives the value from other sizes.
+Json withDefaults(const Json& json, const Json& defaults);
 
 // Reads either rope_theta and rope_scaling at the top level, or rope_parameters, which holds the values of both. Sets
 // rotary_base and rotary_scaling (checkpoint/rope_scaling.h); max_position_embeddings must be set. With kRead, also

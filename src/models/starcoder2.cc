@@ -14,17 +14,12 @@ ModelConfig starcoder2Config(const Json& given, std::string_view source) {
                 "scale_attn_weights", "activation_function", "layer_norm_epsilon", "rms_norm_eps"},
       .only_at_default = {{"mlp_type", "default"}, {"norm_type", "layer_norm"}}};
   keys.used.insert(keys.used.end(), {"norm_epsilon", "use_bias"});
-  addWindowKeys(keys);
+  addUniformWindowKeys(keys);
   checkSourceKeys(given, keys, source);
-  // transformers' values of missing keys, where they differ from those of other models.
-  Json json = given;
-  const auto otherwise = [&](const char* key, const Json& value) {
-    if (Json& own = json[key]; own.is_null()) own = value;
-  };
-  otherwise("hidden_act", "gelu_pytorch_tanh");
-  otherwise("max_position_embeddings", 4096);
-  otherwise("num_key_value_heads", 2);
-  otherwise("tie_word_embeddings", true);
+  const Json json = withDefaults(given, {{"hidden_act", "gelu_pytorch_tanh"},
+                                         {"max_position_embeddings", 4096},
+                                         {"num_key_value_heads", 2},
+                                         {"tie_word_embeddings", true}});
   ModelConfig config = readDecoderConfig(json, source);
   config.architecture = "Starcoder2ForCausalLM";
   config.norm_epsilon = jsonGetOr(json, "norm_epsilon", 1e-5, source);
@@ -32,7 +27,7 @@ ModelConfig starcoder2Config(const Json& given, std::string_view source) {
   readRotary(json, source, PartialRotary::kRefused, config);
   config.attn_bias = config.mlp_bias = jsonGetOr(json, "use_bias", true, source);
   config.finalize(source);
-  readSlidingWindow(json, source, {}, config);
+  readUniformWindow(json, source, std::nullopt, config);
   return config;
 }
 

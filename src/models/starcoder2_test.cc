@@ -43,7 +43,7 @@ TEST(Starcoder2Test, BiasesAndTheWindowMayBeMissing) {
   const WeightTable table = starcoder2Architecture().weightTable(config);
   for (const WeightRow& row : table) EXPECT_FALSE(row.slot.kind == SlotKind::kLinear && row.slot.isBias()) << row.name;
   EXPECT_NE(findRow(table, slotOf(NormId::kFinal).bias()), nullptr);
-  EXPECT_EQ(kStarCoder2.read({{"num_key_value_heads", nullptr}}).num_key_value_heads, 2);
+  EXPECT_EQ(kStarCoder2.read({{"num_key_value_heads", nullptr}}).num_key_value_heads, 24);
   EXPECT_THAT(kStarCoder2.refusal({{"norm_type", "rms_norm"}}), HasSubstr("'norm_type'"));
   EXPECT_THAT(kStarCoder2.refusal({{"mlp_type", "gated"}}), HasSubstr("'mlp_type'"));
 }

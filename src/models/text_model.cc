@@ -92,9 +92,7 @@ const Architecture& architectureFor(const TextConfig& text, const MultimodalMode
 ModelConfig readTextConfig(const Json& json, std::string_view source, const MultimodalModel& model) {
   TextConfig text = textConfig(json, source, model);
   for (const std::string_view key : model.other_keys) text.json.erase(std::string(key));
-  for (const auto& [key, value] : model.text_defaults.items()) {
-    if (!hasValue(text.json, key)) text.json[key] = value;
-  }
+  text.json = withDefaults(text.json, model.text_defaults);
   if (hasValue(json, kTieKey)) {
     const bool in_text = model.ties_in_text && jsonGetOr(text.json, kTieKey, false, text.source);
     text.json[kTieKey] = in_text || jsonGet<bool>(json, kTieKey, source);

@@ -40,6 +40,13 @@ VARIANTS = {
                     kv_channels=6, max_position_embeddings=64, activation="fast-geglu", normalization="rmsnorm",
                     layernorm_epsilon=1e-5, bias=True, position_embedding_type="rope", rotary_base=5000,
                     seq_len_interpolation_factor=2.0, share_embeddings_and_output_weights=False)),
+    # The structure of Nemotron-4.
+    "nemotron": dict(
+        vocabulary=32, padded=32, adapts_all=True,
+        config=dict(mcore_gpt=True, num_layers=4, hidden_size=28, ffn_hidden_size=46, num_attention_heads=4, num_query_groups=2,
+                    max_position_embeddings=64, activation="squared-relu", normalization="layernorm1p", layernorm_epsilon=1e-5,
+                    bias=False, position_embedding_type="rope", rotary_percentage=0.5,
+                    share_embeddings_and_output_weights=False)),
     # Llama 3.1, which becomes LlamaForCausalLM.
     "llama": dict(
         vocabulary=34, padded=34,
@@ -113,7 +120,7 @@ def adapter_rows(variant):
         rows.append([f"{layer}{name}.linear_out.weight", [out, RANK], 0, 0.3])
 
     pair("self_attention.adapter_layer.lora_kqv_adapter", s.h, s.qkv)
-    if variant["config"]["normalization"] != "layernorm1p":
+    if variant.get("adapts_all", variant["config"]["normalization"] != "layernorm1p"):
         pair("self_attention.adapter_layer.lora_dense_attention_adapter", s.heads * s.d, s.h)
         pair("mlp.adapter_layer.lora_hto4h_adapter", s.h, (2 if s.gated else 1) * s.f)
         pair("mlp.adapter_layer.lora_4htoh_adapter", s.f, s.h)
@@ -193,6 +200,8 @@ class Megatron:
             first, second = x.chunk(2, -1)
             # Megatron core leaves the functions unfused here, so that its gelu is the exact one.
             x = (F.silu(first) if "swiglu" in activation else F.gelu(first)) * second
+        elif activation == "squared-relu":
+            x = F.relu(x)**2
         else:
             x = F.gelu(x, approximate="tanh")  # fused with the bias
         return self.linear(x, layer, self.names["proj"], "mlp.adapter_layer.lora_4htoh_adapter")

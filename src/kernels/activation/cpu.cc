@@ -37,6 +37,8 @@ void activate(ActivationKind kind, const float* bias, float* x, int64_t count) {
       return activateRow<GeluTanh>(bias, x, count);
     case ActivationKind::kRelu:
       return activateRow<Relu>(bias, x, count);
+    case ActivationKind::kReluSquared:
+      return activateRow<ReluSquared>(bias, x, count);
     case ActivationKind::kTanh:
       return activateRow<Tanh>(bias, x, count);
   }

@@ -15,6 +15,8 @@ float activate(ActivationKind kind, float x) {
       return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
     case ActivationKind::kRelu:
       return x > 0 ? x : 0;
+    case ActivationKind::kReluSquared:
+      return x > 0 ? x * x : 0;
     case ActivationKind::kTanh:
       return std::tanh(x);
   }

@@ -8,8 +8,8 @@ namespace {
 using kernel_test::Values;
 using ActivationTest = kernel_test::EveryVariant;
 
-constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
-                                     ActivationKind::kRelu, ActivationKind::kTanh};
+constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu,        ActivationKind::kGeluTanh,
+                                     ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kTanh};
 
 // A gate of 1 makes the gated activation, whose accuracy its own test compares with double precision, an activation.
 TEST_P(ActivationTest, IsTheGatedActivationWithAGateOfOne) {

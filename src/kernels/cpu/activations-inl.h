@@ -47,6 +47,13 @@ struct Relu {
   static HWY_INLINE FloatVec apply(FloatVec x) { return hn::Max(x, hn::Zero(Floats())); }
 };
 
+struct ReluSquared {
+  static HWY_INLINE FloatVec apply(FloatVec x) {
+    const FloatVec positive = Relu::apply(x);
+    return hn::Mul(positive, positive);
+  }
+};
+
 struct Tanh {
   static HWY_INLINE FloatVec apply(FloatVec x) { return hyperbolicTangent(x); }
 };

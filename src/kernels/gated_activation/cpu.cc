@@ -43,6 +43,8 @@ void activate(ActivationKind kind, const float* fc, const float* gate, const flo
       return activateRow<GeluTanh>(fc, gate, fc_bias, gate_bias, out, count);
     case ActivationKind::kRelu:
       return activateRow<Relu>(fc, gate, fc_bias, gate_bias, out, count);
+    case ActivationKind::kReluSquared:
+      return activateRow<ReluSquared>(fc, gate, fc_bias, gate_bias, out, count);
     case ActivationKind::kTanh:
       return activateRow<Tanh>(fc, gate, fc_bias, gate_bias, out, count);
   }

@@ -18,14 +18,16 @@ double exactActivation(ActivationKind kind, double x) {
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case ActivationKind::kRelu:
       return std::max(x, 0.0);
+    case ActivationKind::kReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
     case ActivationKind::kTanh:
       return std::tanh(x);
   }
   return 0;
 }
 
-constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
-                                     ActivationKind::kRelu, ActivationKind::kTanh};
+constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu,        ActivationKind::kGeluTanh,
+                                     ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kTanh};
 
 // Silu is within 6 ulp over the whole range. The gelus lose accuracy in 1 + erf and in the exponent of the cubic; this
 // error is relative to |x|.
@@ -40,6 +42,7 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
       auto in = values.reals(rows * 2 * cols, -30, 30);
       in[0] = 0;
       if (cols > 16) in[1] = -100, in[2] = 100, in[3] = -87.5f, in[4] = 88.8f, in[5] = -1e30f, in[6] = 1e30f;
+      if (cols > 16 && kind == ActivationKind::kReluSquared) in[6] = 1e18f;  // its square is finite
       std::vector<float> out(static_cast<size_t>(rows * cols));
       backend.gatedActivation(
           {kernel_test::view(in, rows, 2 * cols), nullptr, kind, kernel_test::view(out, rows, cols)}, *context, {});
@@ -48,9 +51,10 @@ TEST_P(GatedActivationTest, MatchesDoublePrecision) {
         const double x = in[static_cast<size_t>(i / cols * 2 * cols + i % cols)];
         const double gate = in[static_cast<size_t>(i / cols * 2 * cols + cols + i % cols)];
         const double exact = exactActivation(kind, x);
-        const double scale = kind == ActivationKind::kSilu || kind == ActivationKind::kRelu
-                                 ? std::abs(exact)
-                                 : std::max(std::abs(exact) * 8, std::min(std::abs(x), 1.0));
+        const double scale =
+            kind == ActivationKind::kSilu || kind == ActivationKind::kRelu || kind == ActivationKind::kReluSquared
+                ? std::abs(exact)
+                : std::max(std::abs(exact) * 8, std::min(std::abs(x), 1.0));
         expected.push_back(static_cast<float>(exact * gate));
         tolerance.push_back(static_cast<float>((6 * epsilon * scale + 1e-36) * std::abs(gate)));
       }
@@ -127,7 +131,8 @@ TEST_P(GatedActivationTest, NaNStaysNaNAndInfinityIsTheLimit) {
                             *context, {});
     EXPECT_TRUE(std::isnan(out[5])) << "gate, kind " << static_cast<int>(kind);
     for (const size_t at : {2, 17}) {
-      if (kind == ActivationKind::kRelu) continue;  // the maximum with NaN may be either operand
+      if (kind == ActivationKind::kRelu || kind == ActivationKind::kReluSquared)
+        continue;  // the maximum with NaN may be either operand
       EXPECT_TRUE(std::isnan(out[at])) << at << ", kind " << static_cast<int>(kind);
     }
     const float limit = kind == ActivationKind::kTanh ? 1.0f : std::numeric_limits<float>::infinity();

@@ -16,6 +16,8 @@ ActivationKind activationKind(Activation activation) {
       return ActivationKind::kGeluTanh;
     case Activation::kRelu:
       return ActivationKind::kRelu;
+    case Activation::kReluSquared:
+      return ActivationKind::kReluSquared;
   }
   return ActivationKind::kSilu;
 }
