@@ -25,7 +25,10 @@ std::optional<std::string> decodeBase64(std::string_view text) {
     const int value = kValues[static_cast<unsigned char>(c)];
     if (value < 0) return std::nullopt;
     bits = bits << 6 | static_cast<uint32_t>(value);
-    if ((count += 6) >= 8) out.push_back(static_cast<char>(bits >> (count -= 8) & 0xFF));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out.push_back(static_cast<char>(bits >> count & 0xFF));
   }
   return out;
 }

@@ -93,7 +93,10 @@ TEST(RopeTableTest, QueriesGrowInStepsOfTheLength) {
   EXPECT_TRUE(makeQueryScales({}, 10).empty());
   const std::vector<float> scales = makeQueryScales({.beta = 0.5, .length = 4}, 10);
   ASSERT_EQ(scales.size(), 10u);
-  for (size_t p = 0; p < 10; ++p) EXPECT_FLOAT_EQ(scales[p], static_cast<float>(1 + 0.5 * std::log(1.0 + p / 4)));
+  for (size_t p = 0; p < 10; ++p) {
+    const size_t lengths = p / 4;  // whole ones
+    EXPECT_FLOAT_EQ(scales[p], static_cast<float>(1 + 0.5 * std::log(1.0 + static_cast<double>(lengths))));
+  }
 }
 
 TEST(RopeTableTest, LayersWithEqualSpecsShareATable) {

@@ -47,14 +47,16 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     for (const auto* tensors : {&states.module, &states.frozen_fragments}) {
       size_t read = 0;
       for (const auto& [name, tensor] : *tensors) {
-        if ((read += tensor.bytes.size()) > size) break;
+        read += tensor.bytes.size();
+        if (read > size) break;
         copied += readTensor(tensor, bytes);
       }
     }
     size_t read = 0;
     for (const auto& tensor : states.partitions) {
       if (tensor.shape.size() != 1) std::abort();
-      if ((read += tensor.bytes.size()) > size) break;
+      read += tensor.bytes.size();
+      if (read > size) break;
       copied += readTensor(tensor, bytes);
     }
     if (copied > size) std::abort();

@@ -27,7 +27,7 @@ struct DeepSpeedFiles {
   using ByRank = std::map<int32_t, std::filesystem::path>;
   // By tensor-parallel rank; whole state dicts of stages 0 to 2, or the metadata of a pipeline's stages.
   ByRank models;
-  // Of tensor-parallel rank 0, by rank of ZeRO.
+  // The files of tensor-parallel rank 0, by rank of ZeRO.
   ByRank zero3_models;
   ByRank optimizers;
   int32_t optimizer_tensor_ranks = 0;  // tensor-parallel ranks that have files of ranks of ZeRO
