@@ -20,7 +20,34 @@ constexpr std::string_view kServerError = "server_error";
 
 OrderedJson orNull(const std::optional<std::string>& text) { return text ? OrderedJson(*text) : OrderedJson(); }
 
+// Anthropic's name for the kind of an error.
+const char* anthropicType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return status >= 400 && status < 500 && status != 409 ? "invalid_request_error" : "api_error";
+  }
+}
+
 }  // namespace
+
+ErrorForm errorFormFor(std::string_view path, std::string_view request_id) {
+  const bool anthropic = path == "/v1/messages" || path.starts_with("/v1/messages/");
+  return {anthropic ? ErrorForm::Api::kAnthropic : ErrorForm::Api::kOpenAi, std::string(request_id)};
+}
 
 ApiError ApiError::invalid(std::string message, std::optional<std::string> param, std::optional<std::string> code) {
   return ApiError(400, std::move(message), std::string(kInvalidRequest), std::move(param), std::move(code));
@@ -111,17 +138,26 @@ ApiError ApiError::internal(std::string message) {
   return ApiError(500, std::move(message), std::string(kServerError), std::nullopt, "internal_error");
 }
 
-std::string ApiError::body() const {
-  OrderedJson error = OrderedJson::object();
+std::string ApiError::body(const ErrorForm& form) const {
+  OrderedJson error = OrderedJson::object(), body = OrderedJson::object();
+  if (form.api == ErrorForm::Api::kAnthropic) {
+    error["type"] = anthropicType(status_);
+    error["message"] = message_;
+    body["type"] = "error";
+    body["error"] = std::move(error);
+    body["request_id"] = form.request_id;
+    return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  }
   error["message"] = message_;
   error["type"] = type_;
   error["param"] = orNull(param_);
   error["code"] = orNull(code_);
-  return OrderedJson{{"error", std::move(error)}}.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  body["error"] = std::move(error);
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-HttpResponse ApiError::response() const {
-  return {.status = status_, .content_type = "application/json", .body = body(), .headers = headers_};
+HttpResponse ApiError::response(const ErrorForm& form) const {
+  return {.status = status_, .content_type = "application/json", .body = body(form), .headers = headers_};
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Errors as clients see them: {"error": {"message", "type", "param", "code"}} with a status. Text that may contain a
-// path of the server must go through clientMessage() before it becomes a message.
+// Errors as clients see them: a status, and {"error": {"message", "type", "param", "code"}} or Anthropic's form. Text
+// that may contain a path of the server must go through clientMessage() before it becomes a message.
 #pragma once
 
 #include <exception>
@@ -10,6 +10,19 @@
 #include "server/http/http.h"
 
 namespace chorus::server {
+
+// The form of the error bodies that the client of one request reads.
+struct ErrorForm {
+  enum class Api {
+    kOpenAi,
+    kAnthropic,  // {"type": "error", "error": {"type", "message"}, "request_id"}
+  };
+  Api api = Api::kOpenAi;
+  std::string request_id;
+};
+
+// The form of the errors of a request to `path`: Anthropic's for /v1/messages and the paths below it.
+ErrorForm errorFormFor(std::string_view path, std::string_view request_id);
 
 class ApiError : public std::exception {
  public:
@@ -49,9 +62,9 @@ class ApiError : public std::exception {
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }
   // The error body, in one line.
-  std::string body() const;
+  std::string body(const ErrorForm& form = {}) const;
   // Body, status and the headers that steer a client's retries.
-  HttpResponse response() const;
+  HttpResponse response(const ErrorForm& form = {}) const;
 
  private:
   int status_;

@@ -34,6 +34,12 @@ std::string lowerCase(std::string text) {
   return text;
 }
 
+// Anthropic's clients read the id of a request from a header of another name.
+HttpHeaders idHeaders(const ErrorForm& form) {
+  if (form.api != ErrorForm::Api::kAnthropic) return {};
+  return {{"request-id", form.request_id}};
+}
+
 }  // namespace
 
 HttpConnection::HttpConnection(ConnectionStream stream, Peer peer, const HttpConnectionContext& context)
@@ -54,7 +60,7 @@ void HttpConnection::failNow(std::exception_ptr error) noexcept {
     try {
       std::rethrow_exception(error);
     } catch (...) {
-      reject(currentApiError().response());
+      reject(currentApiError());
     }
   } catch (...) {
     close();
@@ -287,7 +293,7 @@ bool HttpConnection::readFields(std::string_view head) {
 
 bool HttpConnection::checkAccess() {
   if (peer_.reserved && !request_.path.starts_with(context_.options.reserved_prefix)) {
-    reject(ApiError::unavailable("The server has too many connections; try again later.").response());
+    reject(ApiError::unavailable("The server has too many connections; try again later."));
     return false;
   }
   const std::string_view origin = request_.header("origin");
@@ -321,22 +327,25 @@ bool HttpConnection::growBody(std::string_view data) {
   return true;
 }
 
-void HttpConnection::rejectMemory(MemoryAnswer answer) { reject(ApiError::outOfMemory(answer).response()); }
+void HttpConnection::rejectMemory(MemoryAnswer answer) { reject(ApiError::outOfMemory(answer)); }
 
 void HttpConnection::reject(int status, std::string_view message) {
-  reject(ApiError(status, std::string(message), "invalid_request_error", std::nullopt, std::nullopt).response());
+  reject(ApiError(status, std::string(message), "invalid_request_error", std::nullopt, std::nullopt));
 }
 
 // Answers without calling the handler and closes the connection, because the bytes that follow cannot be trusted.
-void HttpConnection::reject(const HttpResponse& response) {
+void HttpConnection::reject(const ApiError& error) {
   request_keeps_alive_ = false;
   state_ = State::kHandling;
   setPhase(ConnectionPhase::kLingering);
   clearDeadline();
   const std::string id = request_.id.empty() ? randomId("req-") : request_.id;
+  const ErrorForm form = errorFormFor(request_.path, id);
+  const HttpResponse response = error.response(form);
   request_ = HttpRequest();
   HttpHeaders headers = response.headers;
-  headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
+  for (const HttpHeaders& more : {cors_headers_, idHeaders(form)})
+    headers.insert(headers.end(), more.begin(), more.end());
   const std::string head = responseHead(response.status, response.content_type,
                                         static_cast<int64_t>(response.body.size()), false, id, headers);
   {
@@ -353,8 +362,11 @@ void HttpConnection::dispatch() {
   // HTTP/1.0 has no chunks, so the end of the connection ends its streams. The allocation comes first, while an error
   // can still be answered.
   const uint64_t serial = serial_ + 1;
+  const ErrorForm form = errorFormFor(request_.path, request_.id);
   const auto exchange =
-      std::make_shared<Exchange>(shared_from_this(), serial, request_.id, request_.method == "HEAD", !old_version_);
+      std::make_shared<Exchange>(shared_from_this(), serial, form, request_.method == "HEAD", !old_version_);
+  HttpHeaders headers = idHeaders(form);
+  headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
   state_ = State::kHandling;
   setPhase(ConnectionPhase::kBusy);
   clearDeadline();
@@ -366,7 +378,7 @@ void HttpConnection::dispatch() {
     serial_ = serial;
     answered_ = false;
     queued_charge_ = ClientCharge(request.client);
-    answer_headers_ = std::move(cors_headers_);
+    answer_headers_ = std::move(headers);
   }
   cors_headers_.clear();
   readMore();
@@ -374,7 +386,7 @@ void HttpConnection::dispatch() {
   try {
     context_.handler(std::move(request), exchange);
   } catch (...) {
-    exchange->respond(currentApiError().response());
+    exchange->respond(currentApiError().response(form));
   }
 }
 

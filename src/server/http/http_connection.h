@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "server/errors.h"
 #include "server/http/body_decoder.h"
 #include "server/http/client_address.h"
 #include "server/http/connection_limits.h"
@@ -79,7 +80,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool checkAccess();
   bool growBody(std::string_view data);
   void dispatch();
-  void reject(const HttpResponse& response);
+  void reject(const ApiError& error);
   void reject(int status, std::string_view message);
   void rejectMemory(MemoryAnswer answer);
   void consume(size_t bytes);
@@ -113,7 +114,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Called by Exchange on any thread. serial: number of the exchange's request; calls for an earlier request are
   // ignored.
   void send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept;
-  void respond(uint64_t serial, const std::string& id, bool head_only, HttpResponse response) noexcept;
+  void respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
   void breakOff() noexcept;
   bool keepAlive() const;

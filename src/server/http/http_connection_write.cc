@@ -18,11 +18,11 @@ constexpr std::chrono::milliseconds kLingerTimeout{2000};
 
 }  // namespace
 
-HttpConnection::Exchange::Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id,
+HttpConnection::Exchange::Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, ErrorForm form,
                                    bool head_only, bool chunked)
     : connection_(std::move(connection)),
       serial_(serial),
-      id_(std::move(id)),
+      form_(std::move(form)),
       head_only_(head_only),
       chunked_(chunked) {}
 
@@ -33,7 +33,7 @@ HttpConnection::Exchange::~Exchange() {
     return;
   }
   try {
-    respond(ApiError::internal("The server had an error while processing the request.").response());
+    respond(ApiError::internal("The server had an error while processing the request.").response(form_));
   } catch (...) {
     connection_->breakOff();
   }
@@ -42,7 +42,7 @@ HttpConnection::Exchange::~Exchange() {
 void HttpConnection::Exchange::respond(HttpResponse response) {
   if (stage_ != Stage::kOpen) return;
   stage_ = Stage::kDone;
-  connection_->respond(serial_, id_, head_only_, std::move(response));
+  connection_->respond(serial_, form_, head_only_, std::move(response));
 }
 
 void HttpConnection::Exchange::beginStream(int status, std::string_view content_type) {
@@ -57,7 +57,7 @@ void HttpConnection::Exchange::beginStream(int status, std::string_view content_
     bool alive = true;
     connection_->send(serial_,
                       responseHead(status, content_type, chunked_ ? kChunkedLength : kLengthUntilClose,
-                                   connection_->keepAlive(), id_, headers),
+                                   connection_->keepAlive(), form_.request_id, headers),
                       false, true, alive);
   } catch (...) {
     connection_->breakOff();
@@ -130,7 +130,7 @@ void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bo
   breakOff();
 }
 
-void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_only, HttpResponse response) noexcept {
+void HttpConnection::respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept {
   try {
     std::lock_guard lock(mutex_);
     if (!open_ || serial != serial_ || answered_) return;
@@ -139,12 +139,12 @@ void HttpConnection::respond(uint64_t serial, const std::string& id, bool head_o
     constexpr size_t kUncharged = 4096;
     if (response.body.size() > kUncharged) {
       const MemoryAnswer answer = queued_charge_.resize(response.body.size());
-      if (answer != MemoryAnswer::kGranted) response = ApiError::outOfMemory(answer).response();
+      if (answer != MemoryAnswer::kGranted) response = ApiError::outOfMemory(answer).response(form);
     }
     response.headers.insert(response.headers.end(), answer_headers_.begin(), answer_headers_.end());
     const std::string head =
         responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()), keepAlive(),
-                     id, response.headers);
+                     form.request_id, response.headers);
     return queue(head, head_only ? std::string() : std::move(response.body), true);
   } catch (...) {  // NOLINT(bugprone-empty-catch)
   }

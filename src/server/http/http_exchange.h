@@ -11,7 +11,8 @@ namespace chorus::server {
 class HttpConnection::Exchange : public HttpExchange {
  public:
   // chunked: a stream uses chunked framing; otherwise the end of the connection ends it.
-  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, std::string id, bool head_only, bool chunked);
+  // form: of errors; it has the id of the request.
+  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, ErrorForm form, bool head_only, bool chunked);
   ~Exchange() override;
 
   void respond(HttpResponse response) override;
@@ -24,7 +25,7 @@ class HttpConnection::Exchange : public HttpExchange {
   enum class Stage { kOpen, kStreaming, kDone };
   std::shared_ptr<HttpConnection> connection_;
   uint64_t serial_;
-  std::string id_;
+  ErrorForm form_;
   bool head_only_;
   bool chunked_;
   Stage stage_ = Stage::kOpen;

@@ -94,6 +94,10 @@ std::string sseEvent(std::string_view payload) {
   return out;
 }
 
+std::string sseEvent(std::string_view name, std::string_view payload) {
+  return fmt::format("event: {}\n{}", name, sseEvent(payload));
+}
+
 std::string randomId(std::string_view prefix) {
   return fmt::format("{}{:016x}{:016x}", prefix, randomBits(), randomBits());
 }

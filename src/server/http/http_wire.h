@@ -22,6 +22,8 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // One server-sent event: "data: PAYLOAD\n\n", one data line per line of the payload.
 std::string sseEvent(std::string_view payload);
+// The same with a name: "event: NAME\n" comes first.
+std::string sseEvent(std::string_view name, std::string_view payload);
 
 // Returns `prefix` followed by 32 random hexadecimal digits. Thread-safe.
 std::string randomId(std::string_view prefix);
