@@ -56,6 +56,7 @@ class TokenizerCodec : public TextCodec {
     return tokenizer_->decode(tokens, skip_special_tokens);
   }
   std::string tokenBytes(int32_t token) const override { return chorus::tokenBytes(*tokenizer_, token); }
+  std::string tokenText(int32_t token) const override { return tokenizer_->tokenText(token); }
   std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
     return std::make_unique<DetokenizedStream>(tokenizer_, options);
   }

@@ -64,6 +64,8 @@ class TextCodec {
   virtual std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const = 0;
   // The bytes that a token adds to a text, which may be a part of a character. For a special token, its name.
   virtual std::string tokenBytes(int32_t token) const = 0;
+  // The token as the tokenizer's files spell it, for example "\u0120the"; empty for an id without a token.
+  virtual std::string tokenText(int32_t token) const = 0;
   virtual std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const = 0;
   virtual int32_t vocabSize() const = 0;
   // An estimate of the memory that tokenizer and templates hold.

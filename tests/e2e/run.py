@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the server over HTTP with the demo model and the real openai client.
+"""Tests the server over HTTP with the demo model and the real clients of OpenAI and Anthropic.
 
     run.py --chorus build/release/bin/chorus --demo examples/demo [--only TEXT]
 """
@@ -17,9 +17,12 @@ def main():
     parser.add_argument("--only", help="only tests whose name holds this text")
     arguments = parser.parse_args()
     try:
+        import anthropic  # noqa: F401
+        import jsonschema  # noqa: F401
         import openai  # noqa: F401
-    except ImportError:
-        sys.exit("the openai package is missing: pip install -r tests/e2e/requirements.txt")
+        import openapi_spec_validator  # noqa: F401
+    except ImportError as missing:
+        sys.exit(f"{missing}: pip install -r tests/e2e/requirements.txt")
     sys.path.insert(0, str(Path(__file__).parent))
     import setting
     setting.chorus = str(arguments.chorus.resolve())
@@ -30,15 +33,20 @@ def main():
     import test_composition
     import test_fields
     import test_lifecycle
+    import test_messages
+    import test_openapi
     import test_refusals
+    import test_responses
     import test_sampling
     import test_starting
     import test_streams
     import test_templates
+    import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
     for module in (test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition,
-                   test_refusals, test_lifecycle, test_starting, test_bench):
+                   test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle,
+                   test_starting, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

@@ -54,6 +54,12 @@ def client(server=None, **options):
                          **options)
 
 
+def anthropic_client(server=None, **options):
+    import anthropic
+    server = server or shared_server()
+    return anthropic.Anthropic(base_url=server.url, api_key="unused", max_retries=0, timeout=60 * TIME_SCALE, **options)
+
+
 def adapter_names():
     return sorted(path.name for path in (demo / "adapters").iterdir() if path.is_dir())
 

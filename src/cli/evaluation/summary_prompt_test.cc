@@ -29,6 +29,7 @@ class ByteCodec final : public TextCodec {
     return {tokens.begin(), tokens.end()};
   }
   std::string tokenBytes(int32_t token) const override { return {static_cast<char>(token)}; }
+  std::string tokenText(int32_t token) const override { return tokenBytes(token); }
   std::unique_ptr<TextStream> newStream(const TextStreamOptions& /*options*/) const override { return nullptr; }
   int32_t vocabSize() const override { return 128; }
   std::optional<int32_t> eosTokenId() const override { return 2; }

@@ -2,18 +2,17 @@
 
 #include <utility>
 
+#include "server/openai/chat_answer.h"
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
-#include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
-#include "server/openai/prompt_tokens.h"
 
 namespace chorus::server {
 namespace {
 
 class ChatWriter : public GenerationWriter {
  public:
-  explicit ChatWriter(Setup setup)
+  explicit ChatWriter(AnswerSetup setup)
       : GenerationWriter(std::move(setup), {"chatcmpl-", "chat.completion", "chat.completion.chunk"}) {}
 
  protected:
@@ -56,57 +55,14 @@ class ChatWriter : public GenerationWriter {
   }
 };
 
-// A template is a program, so a request may contain one only if the operator trusts the clients.
-void checkTemplate(const ApiContext& context, const ServedModel& model, const ChatRendering& rendering) {
-  if (!rendering.chat_template || context.trust_request_templates) return;
-  if (model.text->hasChatTemplate(*rendering.chat_template)) return;
-  throw ApiError::forbidden(
-      "'chat_template' must be the name of one of the model's templates. Template text is accepted only if the server "
-      "is started with --trust_request_templates.",
-      "chat_template", "request_template_not_allowed");
-}
-
-std::string renderPrompt(const ServedModel& model, const ChatRequest& request, WorkMeter& meter) {
-  if (!model.text->hasChatTemplate() && !request.rendering.chat_template) {
-    throw ApiError::invalid("This model has no chat template; use /v1/completions.", "messages", "no_chat_template");
-  }
-  try {
-    return model.text->renderChat(request.messages, request.rendering, meter);
-  } catch (const WorkStopped&) {
-    throw;
-  } catch (const std::exception&) {
-    ApiError error = currentApiError();
-    if (error.status() >= 500) throw std::move(error);
-    throw ApiError::invalid(error.message(), "messages", "invalid_messages");
-  }
-}
-
 }  // namespace
 
 void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                 WorkMeter& meter) {
   ClientCharge memory(request.client);
-  ChatRequest parsed = parseChatRequest(request.body, meter, memory, context.max_choices);
-  const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
-  request.body = std::string();  // not before: after TextPending the body is parsed again
-  request.memory.release();
-  checkTemplate(context, *model, parsed.rendering);
-
-  Generation::Job job{.model = model,
-                      .options = parsed.options,
-                      .default_max_tokens = 0,
-                      .prompt_field = "messages",
-                      .client = request.client,
-                      .received = request.received};
-  // The template usually writes the special tokens itself.
-  job.prompts.push_back(encodePrompt(context, *model, renderPrompt(*model, parsed, meter), parsed.add_special_tokens,
-                                     meter, job.prompt_field));
-  if (job.prompts.front().empty()) {
-    throw ApiError::invalid("Invalid value for 'messages': the prompt has no tokens.", "messages", "invalid_value");
-  }
-  auto writer = std::make_shared<ChatWriter>(GenerationWriter::Setup{
-      exchange, model, parsed.options, static_cast<size_t>(parsed.options.choices), ClientCharge(request.client)});
-  startGeneration(context, std::move(job), exchange, std::move(writer), meter);
+  const ChatRequest chat = parseChatRequest(request.body, meter, memory, context.max_choices);
+  answerChat(context, request, exchange, meter, chat,
+             [](AnswerSetup setup) { return std::make_shared<ChatWriter>(std::move(setup)); });
 }
 
 }  // namespace chorus::server

@@ -3,31 +3,15 @@
 #include <fmt/format.h>
 
 #include "server/errors.h"
+#include "server/openai/content_parts.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
 
 namespace chorus::server {
 namespace {
 
-constexpr size_t kMaxMessages = 4096;
-
-std::string joinParts(const FieldReader& message, const OrderedJson& parts) {
-  std::string text;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const FieldReader part(parts[i], message.nameOf(fmt::format("content[{}]", i)));
-    const std::string type = part.string("type").value_or("");
-    if (type.empty()) part.refuse("type", "it is missing");
-    if (type != "text" && type != "refusal") {
-      part.refuse("type", fmt::format("only text is supported, not '{}'", type.substr(0, 64)));
-    }
-    refuseUnservedFields(part, FieldOwner::kContentPart);
-    const auto piece = part.string(type);
-    if (!piece) part.refuse(type, "it is missing");
-    if (i > 0) text += '\n';
-    text += *piece;
-  }
-  return text;
-}
+constexpr std::string_view kPartTypes[] = {"text", "refusal"};
+constexpr PartRules kPartRules{FieldOwner::kContentPart, kPartTypes};
 
 OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& calls, WorkMeter& meter,
                                ClientCharge& memory) {
@@ -58,8 +42,8 @@ OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& ca
 }  // namespace
 
 OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory) {
-  if (!messages.is_array() || messages.empty() || messages.size() > kMaxMessages) {
-    throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxMessages),
+  if (!messages.is_array() || messages.empty() || messages.size() > kMaxChatMessages) {
+    throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxChatMessages),
                             "messages", "invalid_value");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -74,7 +58,7 @@ OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientChar
     if (content == nullptr) {
       if (!has_calls && *message.string("role") != "assistant") message.refuse("content", "it is missing");
     } else if (joined) {
-      normal_content = joinParts(message, *content);
+      normal_content = joinTextParts(message, "content", *content, kPartRules);
     } else if (!content->is_string()) {
       message.refuse("content", "expected a string or an array of parts");
     }

@@ -1,11 +1,15 @@
 // Converts the messages of a chat request to the form that chat templates expect.
 #pragma once
 
+#include <cstddef>
+
 #include "base/json.h"
 #include "base/work_meter.h"
 #include "server/http/client.h"
 
 namespace chorus::server {
+
+inline constexpr size_t kMaxChatMessages = 4096;
 
 // messages: an array of objects with a role. Joins text parts of a content with newlines, and parses the arguments of
 // tool calls into objects (with parseRequestJson, its meter and its charge). Other members are unchanged, and a message

@@ -35,7 +35,7 @@ OrderedJson readDocuments(const FieldReader& fields) {
 
 }  // namespace
 
-ChatRendering readChatRendering(const FieldReader& fields) {
+ChatRendering readChatTemplate(const FieldReader& fields) {
   ChatRendering how;
   how.documents = readDocuments(fields);
   how.variables = readVariables(fields);
@@ -46,6 +46,11 @@ ChatRendering readChatRendering(const FieldReader& fields) {
     how.chat_template = FieldReader(how.variables, "chat_template_kwargs").string("chat_template");
     how.variables.erase("chat_template");
   }
+  return how;
+}
+
+ChatRendering readChatRendering(const FieldReader& fields) {
+  ChatRendering how = readChatTemplate(fields);
   how.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   how.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   if (how.continue_final_message && how.add_generation_prompt) {

@@ -6,8 +6,11 @@
 
 namespace chorus::server {
 
-// Reads "chat_template", "chat_template_kwargs", "documents", "add_generation_prompt" and "continue_final_message".
-// Throws ApiError with status 400 that names the field.
+// Both throw ApiError with status 400 that names the field.
+
+// Reads "chat_template", "chat_template_kwargs" and "documents".
+ChatRendering readChatTemplate(const FieldReader& fields);
+// Reads "add_generation_prompt" and "continue_final_message" too.
 ChatRendering readChatRendering(const FieldReader& fields);
 
 }  // namespace chorus::server

@@ -16,7 +16,7 @@ constexpr int32_t kDefaultMaxTokens = 16;
 class CompletionWriter : public GenerationWriter {
  public:
   // echoes: for each prompt, the text before its answers; empty without echo.
-  CompletionWriter(Setup setup, std::vector<std::string> echoes)
+  CompletionWriter(AnswerSetup setup, std::vector<std::string> echoes)
       : GenerationWriter(std::move(setup), {"cmpl-", "text_completion", "text_completion"}),
         echoes_(std::move(echoes)) {}
 
@@ -117,8 +117,7 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
   }
   const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
   auto writer = std::make_shared<CompletionWriter>(
-      GenerationWriter::Setup{exchange, model, parsed.options, choices, ClientCharge(request.client)},
-      std::move(echoes));
+      AnswerSetup{exchange, model, parsed.options, choices, ClientCharge(request.client)}, std::move(echoes));
   startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 

@@ -5,6 +5,7 @@
 
 #include "server/http/http.h"
 #include "server/model/api_context.h"
+#include "server/openai/route_description.h"
 
 namespace chorus::server {
 
@@ -12,5 +13,10 @@ namespace chorus::server {
 // other threads.
 void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                       WorkMeter& meter);
+
+inline constexpr RouteDescription kCompletionRoute{.summary = "A continuation of one or several prompts",
+                                                   .request = FieldOwner::kCompletion,
+                                                   .answer = "Completion",
+                                                   .event = "CompletionChunk"};
 
 }  // namespace chorus::server

@@ -175,6 +175,7 @@ void Generation::enqueue() {
   }
   choices_.resize(requests.size());
   unfinished_ = requests.size();
+  cached_tokens_.resize(job_.prompts.size());
   const GenerationOptions& options = job_.options;
   const TextStreamOptions text_options{.stops = options.stop,
                                        .include_stop = options.include_stop,
@@ -306,6 +307,7 @@ bool Generation::handle(const Arrival& arrival) {
     return false;
   }
   checkContent(result);
+  countCached(arrival.choice, result);
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
   delta.adapter_content_hash = result.adapterContentHash;
@@ -334,6 +336,7 @@ bool Generation::handle(const Arrival& arrival) {
   }
   if (!last) {
     const bool silent = delta.text.empty() && delta.log_probs.empty();
+    delta.usage = usage_;
     if (silent || listener_->onDelta(std::move(delta))) return true;
     cancel();
     return false;
@@ -364,6 +367,14 @@ void Generation::checkContent(const executor::Result& result) {
   adapter_content_hash_ = result.adapterContentHash;
 }
 
+// A prompt's choices find what the first of them has computed. The smallest number is what was cached before.
+void Generation::countCached(size_t choice, const executor::Result& result) {
+  auto& known = cached_tokens_[choice / static_cast<size_t>(job_.options.generated)];
+  if (known && *known <= result.cachedTokens) return;
+  usage_.cached_tokens += result.cachedTokens - known.value_or(0);
+  known = result.cachedTokens;
+}
+
 void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
   if (!result.promptLogProbs) return;
   const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
@@ -381,6 +392,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
   delta.finish_reason = reason;
   delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stop_reason = std::move(stop_reason);
+  delta.usage = usage_;
   if (!listener_->onDelta(std::move(delta))) {
     cancel();
     unfinished_ = 0;

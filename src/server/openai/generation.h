@@ -23,6 +23,13 @@ struct TokenLogProb {
   std::vector<executor::TokenLogProb> likeliest;  // alternatives, the likeliest first
 };
 
+// Counts over all choices.
+struct GenerationUsage {
+  int64_t prompt_tokens = 0;  // each prompt counts once, however many choices it has
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // tokens of the prompts whose keys and values were in the prefix cache
+};
+
 struct GenerationDelta {
   int32_t choice = 0;  // prompt index * options.generated + index among that prompt's choices
   std::string text;
@@ -32,11 +39,7 @@ struct GenerationDelta {
   double mean_log_prob = 0;                    // mean over the choice's tokens, in its last delta; only for ranking
   OrderedJson stop_reason;                     // the stop string or stop token id that ended it, else null
   std::string adapter_content_hash;            // see executor::Result
-};
-
-struct GenerationUsage {
-  int64_t prompt_tokens = 0;
-  int64_t completion_tokens = 0;
+  GenerationUsage usage;                       // so far
 };
 
 // Receives a generation's progress on worker threads, one call at a time. No call follows onDone or onError.
@@ -97,6 +100,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void process();
   bool handle(const Arrival& arrival);
   void checkContent(const executor::Result& result);
+  void countCached(size_t choice, const executor::Result& result);
   void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
   void finishChoice(Choice& choice, const std::string& reason, OrderedJson stop_reason, GenerationDelta delta);
   void failWith(const ApiError& error);
@@ -106,6 +110,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   executor::VecTokens end_ids_;
   TokenRules rules_;
   GenerationUsage usage_;
+  std::vector<std::optional<int32_t>> cached_tokens_;  // of each prompt, once a choice of it has started
 
   // Used by enqueue() and then by process(), which never overlap.
   std::vector<Choice> choices_;

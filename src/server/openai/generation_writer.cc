@@ -15,6 +15,7 @@ OrderedJson usageJson(const GenerationUsage& usage) {
   json["prompt_tokens"] = usage.prompt_tokens;
   json["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
   json["completion_tokens"] = usage.completion_tokens;
+  json["prompt_tokens_details"] = {{"cached_tokens", usage.cached_tokens}};
   return json;
 }
 
@@ -46,7 +47,7 @@ std::string textWith(const OrderedJson& object, std::string_view member, std::st
 
 }  // namespace
 
-GenerationWriter::GenerationWriter(Setup setup, const Shape& shape)
+GenerationWriter::GenerationWriter(AnswerSetup setup, const Shape& shape)
     : setup_(std::move(setup)),
       shape_(shape),
       id_(randomId(shape.id_prefix)),
@@ -79,19 +80,23 @@ void GenerationWriter::begin() {
   setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
 }
 
-void GenerationWriter::sendFirstChunks() {
+OrderedJson GenerationWriter::usageSoFar(const GenerationUsage& usage) const {
+  return options().continuous_usage ? usageJson(usage) : OrderedJson();
+}
+
+void GenerationWriter::sendFirstChunks(const GenerationUsage& usage) {
   if (std::exchange(first_sent_, true)) return;
   for (size_t i = 0; i < setup_.choices; ++i) {
     OrderedJson first = firstChoice(static_cast<int32_t>(i));
-    if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), nullptr);
+    if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), usageSoFar(usage));
   }
 }
 
 bool GenerationWriter::onDelta(GenerationDelta delta) {
   if (!delta.adapter_content_hash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapter_content_hash);
   if (setup_.options.stream) {
-    sendFirstChunks();
-    return sendChunk(OrderedJson::array({deltaChoice(delta)}), nullptr);
+    sendFirstChunks({.prompt_tokens = delta.usage.prompt_tokens, .cached_tokens = delta.usage.cached_tokens});
+    return sendChunk(OrderedJson::array({deltaChoice(delta)}), usageSoFar(delta.usage));
   }
   return keep(std::move(delta));
 }
@@ -163,22 +168,6 @@ void GenerationWriter::onError(const ApiError& error) {
   setup_.exchange->write(sseEvent(error.body()));
   setup_.exchange->write(sseEvent("[DONE]"));
   setup_.exchange->endStream();
-}
-
-void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
-                     std::shared_ptr<GenerationWriter> writer, WorkMeter& meter) {
-  auto generation = std::make_shared<Generation>(context, std::move(job), meter);
-  generation->enqueue();
-  try {
-    exchange->onAbort([weak = std::weak_ptr(generation)] {
-      if (const auto alive = weak.lock()) alive->cancel();
-    });
-    writer->begin();
-    generation->deliver(std::move(writer));
-  } catch (...) {
-    generation->cancel();
-    throw;
-  }
 }
 
 }  // namespace chorus::server

@@ -6,24 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "server/http/http.h"
-#include "server/openai/generation.h"
+#include "server/openai/answer_writer.h"
 #include "server/openai/log_probs.h"
 
 namespace chorus::server {
 
-class GenerationWriter : public GenerationListener {
+class GenerationWriter : public AnswerWriter {
  public:
-  struct Setup {
-    std::shared_ptr<HttpExchange> exchange;
-    std::shared_ptr<const ServedModel> model;
-    GenerationOptions options;
-    size_t choices;       // number of choices that are generated
-    ClientCharge memory;  // for what is kept until a whole answer is complete
-  };
-
-  // Sends the head of a stream. Does nothing for a whole answer.
-  void begin();
+  void begin() final;
 
   bool onDelta(GenerationDelta delta) final;
   void onDone(const GenerationUsage& usage) final;
@@ -36,7 +26,7 @@ class GenerationWriter : public GenerationListener {
     std::string chunk_object;
   };
 
-  GenerationWriter(Setup setup, const Shape& shape);
+  GenerationWriter(AnswerSetup setup, const Shape& shape);
 
   const ServedModel& model() const { return *setup_.model; }
   const GenerationOptions& options() const { return setup_.options; }
@@ -63,10 +53,12 @@ class GenerationWriter : public GenerationListener {
   bool keep(GenerationDelta delta);
   bool sendChunk(OrderedJson choices, OrderedJson usage);
   // Sends the chunks that come before any token. Called with the first delta, when the fingerprint of the adapter is
-  // known.
-  void sendFirstChunks();
+  // known. usage: of the prompts.
+  void sendFirstChunks(const GenerationUsage& usage);
+  // The value of "usage" in a chunk that is not the last one.
+  OrderedJson usageSoFar(const GenerationUsage& usage) const;
 
-  Setup setup_;
+  AnswerSetup setup_;
   Shape shape_;
   std::string id_;
   int64_t created_;
@@ -74,10 +66,5 @@ class GenerationWriter : public GenerationListener {
   bool first_sent_ = false;
   std::vector<Whole> whole_;
 };
-
-// Starts the job and answers the exchange through the writer. The job is cancelled if the client disconnects. Throws
-// ApiError only if nothing was sent yet.
-void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
-                     std::shared_ptr<GenerationWriter> writer, WorkMeter& meter);
 
 }  // namespace chorus::server

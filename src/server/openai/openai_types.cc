@@ -7,6 +7,7 @@
 #include "server/errors.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_rendering.h"
+#include "server/openai/option_fields.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
 
@@ -14,42 +15,6 @@ namespace chorus::server {
 namespace {
 
 constexpr size_t kMaxPrompts = 1024;
-constexpr size_t kMaxStops = 16;
-constexpr size_t kMaxStopBytes = 1024;
-constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
-
-std::vector<std::string> parseStop(const FieldReader& fields) {
-  const OrderedJson* stop = fields.find("stop");
-  std::vector<std::string> out;
-  if (stop == nullptr) return out;
-  const auto add = [&](const OrderedJson& one) {
-    if (!one.is_string()) fields.refuse("stop", "expected a string or an array of strings");
-    out.push_back(one.get<std::string>());
-    if (out.back().empty()) fields.refuse("stop", "a stop sequence must not be empty");
-    if (out.back().size() > kMaxStopBytes) {
-      fields.refuse("stop", fmt::format("a stop sequence may have at most {} bytes", kMaxStopBytes));
-    }
-  };
-  if (!stop->is_array()) {
-    add(*stop);
-    return out;
-  }
-  if (stop->size() > kMaxStops) fields.refuse("stop", fmt::format("at most {} stop sequences", kMaxStops));
-  for (const OrderedJson& one : *stop) add(one);
-  return out;
-}
-
-std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, const OrderedJson& array) {
-  std::vector<int32_t> ids;
-  ids.reserve(array.size());
-  for (const OrderedJson& one : array) {
-    if (!one.is_number_unsigned() || one.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
-      fields.refuse(name, "expected token ids: integers of 0 or more");
-    }
-    ids.push_back(static_cast<int32_t>(one.get<uint64_t>()));
-  }
-  return ids;
-}
 
 // n or best_of: sequences of one prompt.
 std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view name, int32_t max_choices) {
@@ -61,40 +26,20 @@ std::optional<int32_t> parseChoices(const FieldReader& fields, std::string_view 
   return static_cast<int32_t>(*value);
 }
 
-void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t least, GenerationOptions& options) {
-  const auto value = fields.integer(name, least, std::numeric_limits<int32_t>::max());
-  if (!value) return;
-  options.max_tokens = static_cast<int32_t>(*value);
-  options.max_tokens_field = name;
-}
-
-GenerationOptions parseOptions(const FieldReader& fields, int32_t max_choices) {
-  GenerationOptions options;
-  const auto model = fields.string("model");
-  if (!model || model->empty()) {
-    throw ApiError::invalid("You must provide a model parameter.", "model", "missing_required_parameter");
-  }
-  options.model = *model;
-  options.adapters = parseAdapterTerms(fields);
-  options.sampling = parseSamplingFields(fields);
-  options.stop = parseStop(fields);
-  if (const OrderedJson* ids = fields.find("stop_token_ids")) {
-    if (!ids->is_array() || ids->size() > kMaxStops) {
-      fields.refuse("stop_token_ids", fmt::format("expected an array of at most {} token ids", kMaxStops));
-    }
-    options.stop_token_ids = tokenIds(fields, "stop_token_ids", *ids);
-  }
-  options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
-  options.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
-  options.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
+// Options that only completions and chat completions have.
+void parseOpenAiOptions(const FieldReader& fields, int32_t max_choices, GenerationOptions& options) {
+  options.stop = parseStop(fields, "stop");
   options.choices = parseChoices(fields, "n", max_choices).value_or(1);
   options.generated = options.choices;
-  options.stream = fields.boolean("stream").value_or(false);
   if (const OrderedJson* stream_options = fields.find("stream_options")) {
     if (!options.stream) fields.refuse("stream_options", "it is only allowed when 'stream' is true");
-    options.include_usage = FieldReader(*stream_options, "stream_options").boolean("include_usage").value_or(false);
+    const FieldReader flags(*stream_options, "stream_options");
+    options.include_usage = flags.boolean("include_usage").value_or(false);
+    options.continuous_usage = flags.boolean("continuous_usage_stats").value_or(false);
+    if (options.continuous_usage && !options.include_usage) {
+      flags.refuse("continuous_usage_stats", "it needs 'include_usage' to be true");
+    }
   }
-  return options;
 }
 
 std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields, OrderedJson prompt) {
@@ -135,7 +80,8 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   OrderedJson prompt = takeMember(json, "prompt");
   const FieldReader fields(json);
   CompletionRequest request;
-  request.options = parseOptions(fields, max_choices);
+  request.options = parseSharedOptions(fields);
+  parseOpenAiOptions(fields, max_choices, request.options);
   refuseUnservedFields(fields, FieldOwner::kCompletion);
   if (const auto bestOf = parseChoices(fields, "best_of", max_choices)) {
     if (*bestOf < request.options.choices) fields.refuse("best_of", "it must not be less than n");
@@ -174,7 +120,8 @@ ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientChar
   OrderedJson messages = takeMember(json, "messages");
   const FieldReader fields(json);
   ChatRequest request;
-  request.options = parseOptions(fields, max_choices);
+  request.options = parseSharedOptions(fields);
+  parseOpenAiOptions(fields, max_choices, request.options);
   refuseUnservedFields(fields, FieldOwner::kChat);
   parseMaxTokens(fields, "max_tokens", 1, request.options);
   parseMaxTokens(fields, "max_completion_tokens", 1, request.options);

@@ -17,7 +17,7 @@
 
 namespace chorus::server {
 
-// Fields that completions and chat share. Unset: the model's default.
+// Fields that all generations share. Unset: the model's default.
 struct GenerationOptions {
   std::string model;
   std::vector<AdapterTerm> adapters;            // to be composed; empty: the model as it is
@@ -33,6 +33,7 @@ struct GenerationOptions {
   int32_t generated = 1;  // "best_of": number of sequences, of which the `choices` likeliest are sent
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // every chunk of a stream has the usage so far; needs include_usage
   bool log_probs = false;
   bool prompt_log_probs = false;  // of the echoed prompt too
   int32_t top_log_probs = 0;      // alternatives per token
@@ -51,6 +52,7 @@ struct ChatRequest {
   // As normalizeMessages() returns them: an array of objects with a role. content is a string or null, or absent as in
   // the request.
   OrderedJson messages;
+  std::string messages_field = "messages";  // name of their field in the request, for errors
   ChatRendering rendering;
   bool add_special_tokens = false;  // around the rendered prompt
 };

@@ -20,4 +20,19 @@ executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& m
   }
 }
 
+executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text, bool add_special_tokens,
+                                WorkMeter& meter, ClientCharge& memory) {
+  constexpr size_t kBytesOfMemory = 16;  // for a byte of text; see Tokenizer::encode
+  const size_t bytes = text.size() * kBytesOfMemory;
+  if (memory.client() && bytes > memory.client()->memory().large.limit()) {
+    throw ApiError::invalid(
+        "The text is too long: its tokens need more than one client's share of the server's memory.", std::nullopt,
+        "request_too_complex");
+  }
+  if (const MemoryAnswer answer = memory.add(bytes); answer != MemoryAnswer::kGranted) {
+    throw ApiError::outOfMemory(answer);
+  }
+  return model.text->encode(text, add_special_tokens, meter);
+}
+
 }  // namespace chorus::server

@@ -1,5 +1,5 @@
-// Tables of the fields that a request of OpenAI's API may have. Each is served, or inert, or makes the server refuse
-// the request. Fields that no table names are ignored.
+// Tables of the fields that a request may have. Each is served, or inert, or makes the server refuse the request.
+// Fields that no table names are ignored. The parsers of requests and /openapi.json both use these tables.
 #pragma once
 
 #include <span>
@@ -25,14 +25,41 @@ struct RequestField {
   std::string_view instead = {};
   // Only for refused fields: a JSON array of the values that ask for nothing. null is always one of them.
   std::string_view harmless = R"([false, "", [], {}])";
-  // Only for refused fields: another field of the request. If its value is "none", this field asks for nothing.
+  // Only for refused fields: another field of the request. If its value is "none" or {"type": "none"}, this field asks
+  // for nothing.
   std::string_view disabled_by = {};
+  // Only for served fields: the JSON schema of the values. null counts as absent, so it is not part of the schema.
+  std::string_view schema = {};
+  bool required = false;
 };
 
-enum class FieldOwner { kCompletion, kChat, kMessage, kContentPart };
+struct FieldTable {
+  std::string_view name;    // of its component in /openapi.json
+  std::string_view title;   // of its section in docs/compatibility.md
+  std::string_view prefix;  // of its fields' names in that section
+  std::span<const RequestField> rows;
+};
 
+// The kinds of objects: bodies of requests, and objects inside them.
+enum class FieldOwner {
+  kCompletion,
+  kChat,
+  kMessage,
+  kContentPart,
+  kResponse,
+  kInputItem,
+  kInputPart,
+  kAnthropic,
+  kCountTokens,
+  kAnthropicMessage,
+  kContentBlock,
+  kTokenize,
+  kDetokenize,
+};
+
+std::span<const FieldTable> fieldTables();
 // The tables of one kind of object. A table may belong to several kinds.
-std::vector<std::span<const RequestField>> requestFields(FieldOwner owner);
+std::vector<const FieldTable*> requestFields(FieldOwner owner);
 
 // Throws ApiError (status 400, code unsupported_parameter) that names the first refused field which asks for something.
 void refuseUnservedFields(const FieldReader& object, FieldOwner owner);

@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "base/log.h"
+#include "server/anthropic/messages.h"
 #include "server/errors.h"
 #include "server/openai/chat.h"
 #include "server/openai/completions.h"
 #include "server/openai/generation_writer.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/models.h"
+#include "server/openai/responses.h"
+#include "server/openai/tokenize.h"
 
 namespace chorus::server {
 namespace {
@@ -111,7 +114,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
     try {
       const ApiError error = currentApiError();
       log::debug("{} answered {}: {}", request_.id, error.status(), error.message());
-      exchange_->respond(error.response());
+      exchange_->respond(error.response(errorFormFor(request_.path, request_.id)));
     } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
       return;
     }
@@ -133,6 +136,10 @@ HttpResponse version(const ApiContext*, std::string_view) {
 }
 HttpResponse models(const ApiContext* context, std::string_view) { return listModels(context->models); }
 HttpResponse model(const ApiContext* context, std::string_view name) { return describeModel(context->models, name); }
+HttpResponse openApi(const ApiContext*, std::string_view) {
+  static const std::string text = toText(openApiDocument(describedRoutes()));
+  return {.body = text};
+}
 
 struct Route {
   std::string_view path;   // one that ends in '/' is followed by a name
@@ -142,17 +149,26 @@ struct Route {
   // follows `path`. work: prepares a POST in the intake.
   HttpResponse (*answer)(const ApiContext* context, std::string_view name);
   RequestWork work;
+  RouteDescription about;  // for /openapi.json
 };
 
 constexpr std::string_view kRead = "GET, HEAD";
 constexpr Route kRoutes[] = {
-    {"/v1/health/live", false, kRead, live, nullptr},
-    {"/v1/health/ready", true, kRead, ready, nullptr},
-    {"/v1/version", false, kRead, version, nullptr},
-    {"/v1/models", true, kRead, models, nullptr},
-    {"/v1/models/", true, kRead, model, nullptr},
-    {"/v1/completions", true, "POST", nullptr, handleCompletion},
-    {"/v1/chat/completions", true, "POST", nullptr, handleChat},
+    {"/v1/health/live", false, kRead, live, nullptr, {.summary = "Whether the process answers", .answer = "Health"}},
+    {"/v1/health/ready", true, kRead, ready, nullptr, {.summary = "Whether requests are served", .answer = "Health"}},
+    {"/v1/version", false, kRead, version, nullptr, {.summary = "The versions of server and API", .answer = "Version"}},
+    {"/v1/models", true, kRead, models, nullptr, {.summary = "The models: base and adapters", .answer = "ModelList"}},
+    {"/v1/models/", true, kRead, model, nullptr, {.summary = "One model", .answer = "Model"}},
+    {"/v1/completions", true, "POST", nullptr, handleCompletion, kCompletionRoute},
+    {"/v1/chat/completions", true, "POST", nullptr, handleChat, kChatRoute},
+    {"/v1/responses", true, "POST", nullptr, handleResponse, kResponseRoute},
+    {"/v1/messages", true, "POST", nullptr, handleMessages, kMessagesRoute},
+    {"/v1/messages/count_tokens", true, "POST", nullptr, handleCountTokens, kCountTokensRoute},
+    {"/tokenize", true, "POST", nullptr, handleTokenize, kTokenizeRoute},
+    {"/v1/tokenize", true, "POST", nullptr, handleTokenize, kTokenizeRoute},
+    {"/detokenize", true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
+    {"/v1/detokenize", true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
+    {"/openapi.json", false, kRead, openApi, nullptr, kOpenApiRoute},
 };
 
 const Route* findRoute(std::string_view path) {
@@ -168,6 +184,12 @@ bool allows(const Route& route, std::string_view method) {
 
 }  // namespace
 
+std::vector<DescribedRoute> describedRoutes() {
+  std::vector<DescribedRoute> routes;
+  for (const Route& route : kRoutes) routes.push_back({route.path, route.allow, route.about});
+  return routes;
+}
+
 void Routes::serve(std::shared_ptr<const ApiContext> context) {
   std::lock_guard lock(mutex_);
   context_ = std::move(context);
@@ -182,10 +204,11 @@ std::shared_ptr<const ApiContext> Routes::readyContext() const {
 
 void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   log::debug("{} {} {}", request.id, request.method, request.path);
+  const ErrorForm form = errorFormFor(request.path, request.id);
   try {
     dispatch(std::move(request), exchange);
   } catch (...) {
-    exchange->respond(currentApiError().response());
+    exchange->respond(currentApiError().response(form));
   }
 }
 

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "server/http/http.h"
 #include "server/model/api_context.h"
+#include "server/openai/openapi.h"
 
 namespace chorus::server {
 
@@ -15,6 +17,9 @@ namespace chorus::server {
 // sent yet.
 using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
                              const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
+
+// All routes, for /openapi.json.
+std::vector<DescribedRoute> describedRoutes();
 
 class Routes {
  public:

@@ -11,6 +11,13 @@
 namespace chorus::server {
 namespace {
 
+Json usageOf(int64_t prompt, int64_t completion, int64_t cached = 0) {
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
 TEST_F(RoutesTest, ModelsInNimShape) {
   const Json list = Json::parse(answer("GET", "/v1/models").body);
   EXPECT_EQ(list["object"], "list");
@@ -75,7 +82,7 @@ TEST_F(RoutesTest, CompletionShape) {
   EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
   EXPECT_TRUE(json["choices"][0]["stop_reason"].is_null());
   EXPECT_TRUE(json["choices"][0]["logprobs"].is_null());
-  EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 3}, {"completion_tokens", 5}, {"total_tokens", 8}}));
+  EXPECT_EQ(json["usage"], usageOf(3, 5));
   EXPECT_EQ(completion(R"("prompt":[97])")["usage"]["completion_tokens"], 16);
 }
 
@@ -127,7 +134,7 @@ TEST_F(RoutesTest, PromptsTimesChoices) {
     EXPECT_EQ(json["choices"][i]["index"], i);
     EXPECT_EQ(json["choices"][i]["text"], expected[i]);
   }
-  EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 3}, {"completion_tokens", 8}, {"total_tokens", 11}}));
+  EXPECT_EQ(json["usage"], usageOf(3, 8));
 }
 
 TEST_F(RoutesTest, TheBestOfManyAreAnswered) {
@@ -247,7 +254,7 @@ TEST_F(RoutesTest, CompletionStream) {
   EXPECT_EQ(text, "heyhey") << "echo, then what follows the begin token";
   const Json& last = chunks.back();
   EXPECT_TRUE(last["choices"].empty());
-  EXPECT_EQ(last["usage"], (Json{{"prompt_tokens", 4}, {"completion_tokens", 4}, {"total_tokens", 8}}));
+  EXPECT_EQ(last["usage"], usageOf(4, 4));
   EXPECT_EQ(chunks[chunks.size() - 2]["choices"][0]["finish_reason"], "length");
 }
 
@@ -431,7 +438,7 @@ TEST_F(RoutesTest, MaxTokensOfZeroScoresTheEchoedPrompt) {
     EXPECT_EQ(choice["logprobs"]["tokens"], (Json{"<s>", "h", "e", "y"}));
     EXPECT_EQ(choice["logprobs"]["token_logprobs"], (Json{nullptr, -0.25, -0.25, -0.25}));
     EXPECT_EQ(choice["logprobs"]["top_logprobs"].size(), 4u);
-    EXPECT_EQ(json["usage"], (Json{{"prompt_tokens", 4}, {"total_tokens", 4}, {"completion_tokens", 0}}));
+    EXPECT_EQ(json["usage"], usageOf(4, 0));
   }
   const Json ended = completion(R"("prompt":[257,97],"logprobs":0,"max_tokens":0,"echo":true)");
   EXPECT_EQ(ended["choices"][0]["finish_reason"], "length") << "whatever the token is that is dropped";

@@ -48,6 +48,7 @@ class FakeCodec : public TextCodec {
     if (token < 256) return std::string(1, static_cast<char>(token));
     return token == kBegin ? "<s>" : "</s>";
   }
+  std::string tokenText(int32_t token) const override { return "<" + tokenBytes(token) + ">"; }
   std::unique_ptr<TextStream> newStream(const TextStreamOptions& options) const override {
     return std::make_unique<Stream>(options);
   }
@@ -156,6 +157,7 @@ class FakeEngine : public EngineClient {
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
   executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
+  int32_t cached_tokens = 0;  // Result::cachedTokens of the first request, and twice as many of later ones
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -198,6 +200,7 @@ class FakeEngine : public EngineClient {
     running.made.push_back(token);
     executor::Result result;
     const auto& extra = request.getExtraEndIds();
+    result.cachedTokens = id > 1 ? 2 * cached_tokens : cached_tokens;
     const bool ended = request.getEndId() == token || std::find(extra.begin(), extra.end(), token) != extra.end();
     result.isFinal = ended || static_cast<int32_t>(running.made.size()) >= request.getMaxTokens();
     result.finishReasons = {ended            ? executor::FinishReason::kEND_ID

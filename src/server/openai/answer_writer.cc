@@ -1,0 +1,23 @@
+#include "server/openai/answer_writer.h"
+
+#include <utility>
+
+namespace chorus::server {
+
+void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
+                     std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
+  auto generation = std::make_shared<Generation>(context, std::move(job), meter);
+  generation->enqueue();
+  try {
+    exchange->onAbort([weak = std::weak_ptr(generation)] {
+      if (const auto alive = weak.lock()) alive->cancel();
+    });
+    writer->begin();
+    generation->deliver(std::move(writer));
+  } catch (...) {
+    generation->cancel();
+    throw;
+  }
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,15 @@
+// Builds the messages of a chat from the requests of other APIs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace chorus::server {
+
+// Appends a message of one text to the array. A message of the role that the last one has continues that one on a new
+// line if `join` is set: many chat templates accept only roles that alternate, and one system message.
+void appendMessage(OrderedJson& messages, std::string_view role, std::string text, bool join);
+
+}  // namespace chorus::server

@@ -1,0 +1,78 @@
+#include "server/openai/response_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "server/errors.h"
+#include "server/openai/chat_messages.h"
+#include "server/openai/chat_rendering.h"
+#include "server/openai/content_parts.h"
+#include "server/openai/conversation.h"
+#include "server/openai/option_fields.h"
+#include "server/openai/request_fields.h"
+#include "server/openai/request_json.h"
+
+namespace chorus::server {
+namespace {
+
+constexpr std::string_view kInputPartTypes[] = {"input_text", "output_text", "text", "refusal"};
+constexpr PartRules kInputPartRules{FieldOwner::kInputPart, kInputPartTypes};
+constexpr std::string_view kInputRoles[] = {"user", "assistant", "system", "developer"};
+
+void addItem(const OrderedJson& item, size_t index, OrderedJson& messages) {
+  const FieldReader fields(item, fmt::format("input[{}]", index));
+  const std::string type = fields.string("type").value_or("message");
+  if (type != "message") {
+    fields.refuse("type", fmt::format("only messages are supported, not '{}'", type.substr(0, 64)));
+  }
+  refuseUnservedFields(fields, FieldOwner::kInputItem);
+  std::string role = fields.string("role").value_or("");
+  if (role.empty()) fields.refuse("role", "it is missing");
+  if (std::find(std::begin(kInputRoles), std::end(kInputRoles), role) == std::end(kInputRoles)) {
+    fields.refuse("role", "expected user, assistant, system or developer");
+  }
+  if (role == "developer") role = "system";
+  appendMessage(messages, role, textOrParts(fields, "content", kInputPartRules), role == "system");
+}
+
+void addInput(const FieldReader& fields, const OrderedJson& input, OrderedJson& messages) {
+  if (input.is_null()) {
+    throw ApiError::invalid("You must provide an input parameter.", "input", "missing_required_parameter");
+  }
+  if (input.is_string()) return appendMessage(messages, "user", input.get<std::string>(), false);
+  if (!input.is_array()) fields.refuse("input", "expected a string or an array of items");
+  if (input.empty() || input.size() > kMaxChatMessages) {
+    fields.refuse("input", fmt::format("expected 1 to {} items", kMaxChatMessages));
+  }
+  for (size_t i = 0; i < input.size(); ++i) addItem(input[i], i, messages);
+}
+
+}  // namespace
+
+ResponseRequest parseResponseRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory) {
+  OrderedJson json = parseRequestJson(body, meter, memory);
+  const OrderedJson input = takeMember(json, "input");
+  const FieldReader fields(json);
+  ResponseRequest request;
+  request.chat.options = parseSharedOptions(fields);
+  request.chat.options.stop = parseStop(fields, "stop");
+  if (const OrderedJson* text = fields.find("text")) FieldReader(*text, "text");
+  refuseUnservedFields(fields, FieldOwner::kResponse);
+  parseMaxTokens(fields, "max_output_tokens", 1, request.chat.options);
+  request.chat.rendering = readChatTemplate(fields);
+  request.chat.messages_field = "input";
+  request.chat.messages = OrderedJson::array();
+  request.instructions = fields.string("instructions");
+  if (request.instructions) appendMessage(request.chat.messages, "system", *request.instructions, true);
+  addInput(fields, input, request.chat.messages);
+  if (const OrderedJson* metadata = fields.find("metadata"); metadata != nullptr && metadata->is_object()) {
+    request.metadata = *metadata;
+  }
+  if (fields.find("tool_choice") != nullptr) request.tool_choice = *fields.string("tool_choice");
+  return request;
+}
+
+}  // namespace chorus::server

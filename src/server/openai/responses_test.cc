@@ -1,0 +1,142 @@
+#include "server/openai/responses.h"
+
+#include <gtest/gtest.h>
+
+#include "server/testing/named_events.h"
+#include "server/testing/routes_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+class ResponsesTest : public RoutesTest {
+ protected:
+  Json respond(const std::string& fields, int status = 200) {
+    const auto response = answer("POST", "/v1/responses", R"({"model":"base",)" + fields + "}");
+    EXPECT_EQ(response.status, status) << response.body;
+    return Json::parse(response.body);
+  }
+  // The text of the prompt that the engine got last.
+  std::string promptSeen() { return codec->decode(engine.seen.back().getInputTokenIds(), true); }
+};
+
+TEST_F(ResponsesTest, AWholeAnswer) {
+  engine.cached_tokens = 2;
+  const Json json =
+      respond(R"("input":"hi","max_output_tokens":4,"temperature":0.5,"metadata":{"k":"v"},"store":true)");
+  EXPECT_TRUE(json["id"].get<std::string>().starts_with("resp_"));
+  EXPECT_EQ(json["object"], "response");
+  EXPECT_EQ(json["status"], "incomplete") << "the tokens were used up";
+  EXPECT_EQ(json["incomplete_details"], (Json{{"reason", "max_output_tokens"}}));
+  EXPECT_EQ(json["model"], "base");
+  EXPECT_EQ(json["output"].size(), 1u);
+  EXPECT_EQ(json["output"][0]["role"], "assistant");
+  EXPECT_EQ(json["output"][0]["content"][0]["type"], "output_text");
+  EXPECT_EQ(json["output"][0]["content"][0]["text"], "user");
+  EXPECT_EQ(json["usage"]["input_tokens"], 8);
+  EXPECT_EQ(json["usage"]["input_tokens_details"]["cached_tokens"], 2);
+  EXPECT_EQ(json["usage"]["output_tokens"], 4);
+  EXPECT_EQ(json["usage"]["total_tokens"], 12);
+  EXPECT_EQ(json["temperature"], 0.5);
+  EXPECT_EQ(json["metadata"], (Json{{"k", "v"}}));
+  EXPECT_EQ(json["store"], false) << "nothing is kept";
+  const Json stopped = respond(R"("input":"hi","stop":"r:")");
+  EXPECT_EQ(stopped["status"], "completed");
+  EXPECT_TRUE(stopped["incomplete_details"].is_null());
+  EXPECT_EQ(stopped["output"][0]["content"][0]["text"], "use");
+}
+
+TEST_F(ResponsesTest, ItemsAndInstructionsBecomeMessages) {
+  respond(R"("max_output_tokens":1,"instructions":"be brief","input":[
+      {"role":"developer","content":"in rhyme"},
+      {"type":"message","role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},
+      {"type":"message","id":"msg_1","status":"completed","role":"assistant",
+       "content":[{"type":"output_text","text":"c","annotations":[],"logprobs":[]}]},
+      {"role":"user","content":"d"}])");
+  EXPECT_EQ(promptSeen(), "system:be brief\nin rhyme;user:a\nb;assistant:c;user:d;");
+  respond(R"("max_output_tokens":1,"input":[{"role":"user","content":"a"},{"role":"user","content":"b"}])");
+  EXPECT_EQ(promptSeen(), "user:a;user:b;") << "as in a chat";
+}
+
+TEST_F(ResponsesTest, WhatNeedsStateOrToolsIsRefusedByName) {
+  const auto refused = [&](const std::string& fields) {
+    const Json error = respond(fields, 400)["error"];
+    return error["param"].get<std::string>() + " " + error["code"].get<std::string>();
+  };
+  EXPECT_EQ(refused(R"("input":"hi","previous_response_id":"resp_1")"), "previous_response_id unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":"hi","background":true)"), "background unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":"hi","conversation":"c")"), "conversation unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":"hi","tools":[{"type":"web_search"}])"), "tools unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":"hi","text":{"format":{"type":"json_object"}})"), "text.format unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":"hi","max_tokens":5)"), "max_tokens unsupported_parameter");
+  EXPECT_EQ(refused(R"("input":[{"type":"function_call_output","call_id":"x","output":"y"}])"),
+            "input[0].type invalid_value");
+  EXPECT_EQ(refused(R"("input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])"),
+            "input[0].content[0].type invalid_value");
+  EXPECT_EQ(refused(R"("input":[])"), "input invalid_value");
+  EXPECT_EQ(refused(R"("instructions":"x")"), "input missing_required_parameter");
+  EXPECT_EQ(refused(R"("input":")" + std::string(300, 'x') + "\""), "input context_length_exceeded");
+  EXPECT_EQ(refused(R"("input":"hi","max_output_tokens":999)"), "max_output_tokens context_length_exceeded");
+  EXPECT_EQ(
+      respond(
+          R"("input":"hi","max_output_tokens":1,"text":{"format":{"type":"text"}},"tools":[],"include":[])")["status"],
+      "incomplete");
+}
+
+TEST_F(ResponsesTest, AStreamHasAllEventsInOrder) {
+  const auto response =
+      answer("POST", "/v1/responses", R"({"model":"shift","input":"hi","max_output_tokens":3,"stream":true})");
+  EXPECT_EQ(response.content_type, "text/event-stream; charset=utf-8");
+  const auto events = namedEvents(response.body);
+  std::vector<std::string> types;
+  std::string text;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const auto& [name, data] = events[i];
+    types.push_back(name);
+    EXPECT_EQ(data["type"], name);
+    EXPECT_EQ(data["sequence_number"], i);
+    if (name == "response.output_text.delta") text += data["delta"].get<std::string>();
+  }
+  EXPECT_EQ(types, (std::vector<std::string>{"response.created", "response.in_progress", "response.output_item.added",
+                                             "response.content_part.added", "response.output_text.delta",
+                                             "response.output_text.delta", "response.output_text.delta",
+                                             "response.output_text.done", "response.content_part.done",
+                                             "response.output_item.done", "response.incomplete"}));
+  EXPECT_EQ(text, "vtf");
+  EXPECT_EQ(events[0].second["response"]["status"], "in_progress");
+  const std::string item = events[2].second["item"]["id"];
+  for (size_t i = 3; i < 9; ++i) EXPECT_EQ(events[i].second["item_id"], item);
+  EXPECT_EQ(events[7].second["text"], text);
+  EXPECT_EQ(events[8].second["part"]["text"], text);
+  EXPECT_EQ(events[9].second["item"]["content"][0]["text"], text);
+  const Json& last = events[10].second["response"];
+  EXPECT_EQ(last["output"][0], events[9].second["item"]);
+  EXPECT_EQ(last["id"], events[0].second["response"]["id"]);
+  EXPECT_EQ(last["usage"]["output_tokens"], 3);
+  EXPECT_EQ(last["model"], "shift");
+}
+
+TEST_F(ResponsesTest, AnErrorEndsTheStream) {
+  engine.error_text = "the step failed";
+  const auto events = namedEvents(
+      answer("POST", "/v1/responses", R"({"model":"base","input":"hi","max_output_tokens":3,"stream":true})").body);
+  const auto& [name, data] = events.back();
+  EXPECT_EQ(name, "response.failed");
+  EXPECT_EQ(data["response"]["status"], "failed");
+  EXPECT_EQ(data["response"]["error"], (Json{{"code", "server_error"}, {"message", "the step failed"}}));
+  EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":3)", 500)["error"]["message"], "the step failed");
+}
+
+TEST_F(ResponsesTest, TheMemoryOfTheTextIsCharged) {
+  auto whole = client->memory().large.limit() + client->memory().small.limit();
+  ClientCharge most(client);
+  ASSERT_EQ(most.resize(client->memory().large.limit()), MemoryAnswer::kGranted);
+  std::vector<ClientCharge> rest;
+  for (size_t held = most.bytes(); held < whole; held += ClientCharge::kSmall) {
+    rest.emplace_back(client);
+    if (rest.back().resize(ClientCharge::kSmall) != MemoryAnswer::kGranted) break;
+  }
+  EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":3)", 429)["error"]["code"], "overloaded");
+}
+
+}  // namespace
+}  // namespace chorus::server

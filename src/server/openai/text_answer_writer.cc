@@ -1,0 +1,59 @@
+#include "server/openai/text_answer_writer.h"
+
+#include <utility>
+
+#include "server/http/http_wire.h"
+
+namespace chorus::server {
+
+TextAnswerWriter::TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text)
+    : setup_(std::move(setup)), form_(std::move(form)), keeps_text_(stream_keeps_text || !setup_.options.stream) {}
+
+bool TextAnswerWriter::send(std::string_view event, const OrderedJson& payload) {
+  return setup_.exchange->write(sseEvent(event, toText(payload)));
+}
+
+void TextAnswerWriter::begin() {
+  if (!options().stream) return;
+  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
+  streamBegins();
+}
+
+bool TextAnswerWriter::onDelta(GenerationDelta delta) {
+  if (delta.finish_reason) answer_.finish_reason = *delta.finish_reason;
+  answer_.stop_reason = std::move(delta.stop_reason);
+  if (options().stream && !std::exchange(started_, true)) streamStarts(delta.usage);
+  if (delta.text.empty()) return true;
+  if (keeps_text_) {
+    const MemoryAnswer granted = setup_.memory.add(delta.text.size());
+    if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
+    answer_.text += delta.text;
+  }
+  return !options().stream || streamText(delta.text);
+}
+
+void TextAnswerWriter::onDone(const GenerationUsage& usage) {
+  answer_.usage = usage;
+  if (options().stream) {
+    streamEnds(answer_);
+    setup_.exchange->endStream();
+    return;
+  }
+  HttpResponse response{.body = toText(wholeAnswer(std::move(answer_)))};
+  response.memory = std::move(setup_.memory);
+  setup_.exchange->respond(std::move(response));
+}
+
+void TextAnswerWriter::onError(const ApiError& error) { fail(error); }
+
+bool TextAnswerWriter::fail(const ApiError& error) {
+  if (options().stream) {
+    streamFails(error);
+    setup_.exchange->endStream();
+  } else {
+    setup_.exchange->respond(error.response(form_));
+  }
+  return false;
+}
+
+}  // namespace chorus::server
