@@ -137,6 +137,21 @@ def intake_large_prompts(stage):
             stage.check_answers(answers, REFUSED, within=20)
 
 
+@scenario("intake-large-tokenize", quick=True)
+def intake_large_tokenize(stage):
+    """Texts and ids that are only tokenized have no limit of the context, but they have one of memory."""
+    text = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz ", k=8 * MIB - 200))
+    ids = ",".join(["596"] * 2_000_000)
+    labelled = [(f"tokenize {size}", "/tokenize", {"prompt": text[:size], "return_token_strs": True})
+                for size in (100_000, 1_000_000, len(text))]
+    labelled += [("count", "/v1/messages/count_tokens", {"model": "base", "messages": [{"role": "user", "content": text}]}),
+                 ("detokenize", "/detokenize", '{"tokens":[' + ids + "]}"),
+                 ("a long answer", "/v1/responses", {"model": "base", "input": "the", "stream": True, "ignore_eos": True})]
+    calls = [(ask_bodies, labelled, source) for source in (SOURCES[0], SOURCES[0], SOURCES[1])]
+    for answers in stage.attack_all(calls):
+        stage.check_answers(answers, {200} | REFUSED, within=20)
+
+
 # --- held bodies --------------------------------------------------------------------------------------------------------
 
 

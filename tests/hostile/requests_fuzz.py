@@ -15,17 +15,21 @@ FIELDS = """model prompt messages max_tokens max_completion_tokens n best_of str
     logit_bias bad_words logprobs top_logprobs echo suffix ignore_eos include_stop_str_in_output skip_special_tokens adapters
     tools tool_choice documents chat_template chat_template_kwargs add_generation_prompt continue_final_message
     add_special_tokens user response_format guided_json cache_salt priority use_beam_search truncate_prompt_tokens
-    lora_request nvext repeat_penalty metadata""".split()
+    lora_request nvext repeat_penalty metadata input instructions max_output_tokens text previous_response_id background
+    system stop_sequences thinking tokens return_token_strs""".split()
+PATHS = {"/v1/completions": ["prompt"], "/v1/chat/completions": ["messages"], "/v1/responses": ["input"],
+         "/v1/messages": ["messages"], "/v1/messages/count_tokens": ["messages"], "/tokenize": ["prompt", "messages"],
+         "/detokenize": ["tokens"]}
 
 
-def valid_body(rng, chat):
-    body = {"model": rng.choice(MODELS[:6]), "max_tokens": rng.choice([1, 2, 5])}
-    if chat:
-        content = rng.choice(["hi", "", [{"type": "text", "text": "q"}], "seven"])
-        body["messages"] = [{"role": rng.choice(["system", "user"]), "content": content}]
-    else:
-        body["prompt"] = rng.choice(["hi", ["a", "b"], [1, 2, 3], [[1], [5, 6]], "", ["x"] * 5])
-    return body
+def valid_body(rng, path):
+    field = rng.choice(PATHS[path])
+    limit = "max_output_tokens" if path == "/v1/responses" else "max_tokens"
+    content = rng.choice(["hi", "", [{"type": "text", "text": "q"}], "seven"])
+    conversation = [{"role": rng.choice(["system", "user"]), "content": content}]
+    values = {"messages": conversation, "input": rng.choice(["hi", conversation]), "tokens": [5, 6, 7],
+              "prompt": rng.choice(["hi", ["a", "b"], [1, 2, 3], [[1], [5, 6]], "", ["x"] * 5])}
+    return {"model": rng.choice(MODELS[:6]), limit: rng.choice([1, 2, 5]), field: values[field]}
 
 
 def mutate(rng, value):
@@ -46,8 +50,8 @@ def mutate(rng, value):
 def fuzz_requests(address, seed, count):
     rng, answers = random.Random(seed), []
     for number in range(count):
-        chat = rng.random() < 0.5
-        body = valid_body(rng, chat)
+        path = rng.choice(list(PATHS))
+        body = valid_body(rng, path)
         for _ in range(rng.choice([0, 1, 1, 2])):
             if rng.random() < 0.5:
                 body[rng.choice(FIELDS)] = rng.choice(VALUES)
@@ -61,7 +65,6 @@ def fuzz_requests(address, seed, count):
             for _ in range(rng.randrange(1, 4)):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
             text = bytes(damaged)
-        path = "/v1/chat/completions" if chat else "/v1/completions"
         if rng.random() < 0.05:
             wire.send_and_leave(address, wire.request_bytes(path, text), stay=rng.random() * 0.02)
             continue

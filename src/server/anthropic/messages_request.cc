@@ -42,6 +42,7 @@ void addConversation(const FieldReader& fields, const OrderedJson& messages, Cha
     }
     appendMessage(chat.messages, role, textOrParts(message, "content", kBlockRules), true);
   }
+  if (chat.messages.empty()) fields.refuse("messages", "they have no text");
   chat.rendering = readChatTemplate(fields);
   chat.rendering.continue_final_message = chat.messages.back()["role"] == "assistant";
   chat.rendering.add_generation_prompt = !chat.rendering.continue_final_message;

@@ -55,6 +55,8 @@ TEST_F(MessagesTest, SystemBlocksAndTurns) {
   send(R"("max_tokens":1,"system":"x","top_k":5,"top_p":0.5,"temperature":0.5,)" + hi);
   EXPECT_EQ(promptSeen(), "system:x;user:hi;");
   EXPECT_EQ(engine.seen.back().getSamplingConfig().getTopK(), 5);
+  send(R"("max_tokens":1,"system":[],)" + hi);
+  EXPECT_EQ(promptSeen(), "user:hi;") << "no system message without text";
 }
 
 TEST_F(MessagesTest, AStreamHasAllEventsInOrder) {

@@ -206,6 +206,22 @@ TEST_F(HttpTest, ExpectContinue) {
   EXPECT_NE(client.response().find("POST /e||ok|"), std::string::npos);
 }
 
+TEST_F(HttpTest, RefusalsHaveTheFormOfTheirApi) {
+  start({.max_body_bytes = 1000});
+  for (const char* size : {"1001", "x"}) {
+    Client client(server->port());
+    client.send(
+        std::string("POST /v1/messages?beta=true HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\nContent-Length: ") +
+        size + "\r\n\r\n");
+    const std::string response = client.response();
+    const bool readable = *size != 'x';  // a head that is not well-formed has no path
+    EXPECT_EQ(response.find("\r\nrequest-id: mine\r\n") != std::string::npos, readable) << response;
+    EXPECT_EQ(response.find(R"({"type":"error","error":{"type":"request_too_large","message":)") != std::string::npos,
+              readable);
+    EXPECT_EQ(response.find(R"("request_id":"mine"})") != std::string::npos, readable);
+  }
+}
+
 TEST_F(HttpTest, Limits) {
   start({.max_header_bytes = 2048, .max_target_bytes = 100, .max_body_bytes = 1000});
   const auto status = [&](const std::string& text) {

@@ -5,6 +5,7 @@
 namespace chorus::server {
 
 void appendMessage(OrderedJson& messages, std::string_view role, std::string text, bool join) {
+  if (role == "system" && text.empty()) return;
   if (join && !messages.empty() && messages.back()["role"] == role) {
     auto& before = messages.back()["content"].get_ref<std::string&>();
     before += '\n';

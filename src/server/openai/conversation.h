@@ -8,8 +8,9 @@
 
 namespace chorus::server {
 
-// Appends a message of one text to the array. A message of the role that the last one has continues that one on a new
-// line if `join` is set: many chat templates accept only roles that alternate, and one system message.
+// Appends a message of one text to the array, except a system message without text. A message of the role that the last
+// one has continues that one on a new line if `join` is set: many chat templates accept only roles that alternate, and
+// one system message.
 void appendMessage(OrderedJson& messages, std::string_view role, std::string text, bool join);
 
 }  // namespace chorus::server

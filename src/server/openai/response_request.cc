@@ -48,6 +48,7 @@ void addInput(const FieldReader& fields, const OrderedJson& input, OrderedJson& 
     fields.refuse("input", fmt::format("expected 1 to {} items", kMaxChatMessages));
   }
   for (size_t i = 0; i < input.size(); ++i) addItem(input[i], i, messages);
+  if (messages.empty()) fields.refuse("input", "it has no text");
 }
 
 }  // namespace

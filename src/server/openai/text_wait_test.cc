@@ -31,6 +31,7 @@ class TextWaitTest : public RoutesTest {
 
 TEST_F(TextWaitTest, ARequestWaitsAndIsAnswered) {
   const auto completion = ask("late"), chat = ask("late", "/v1/chat/completions");
+  const auto tokens = ask("late", "/tokenize"), message = ask("late", "/v1/messages");
   const auto composed = send("POST", "/v1/completions",
                              R"({"model":"base","prompt":"x","max_tokens":2,"adapters":[{"name":"late","weight":1}]})");
   untilAwaited({"late"});
@@ -38,6 +39,8 @@ TEST_F(TextWaitTest, ARequestWaitsAndIsAnswered) {
   addText();
   EXPECT_EQ(completion->wait().status, 200);
   EXPECT_EQ(chat->wait().status, 200);
+  EXPECT_EQ(tokens->wait().status, 200);
+  EXPECT_EQ(message->wait().status, 200);
   EXPECT_EQ(composed->wait().status, 200);
 }
 
