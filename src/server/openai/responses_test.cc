@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "server/testing/named_events.h"
 #include "server/testing/routes_fixture.h"
 
@@ -127,28 +124,6 @@ TEST_F(ResponsesTest, AnErrorEndsTheStream) {
   EXPECT_EQ(data["response"]["status"], "failed");
   EXPECT_EQ(data["response"]["error"], (Json{{"code", "server_error"}, {"message", "the step failed"}}));
   EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":3)", 500)["error"]["message"], "the step failed");
-}
-
-// A stream's last events repeat the text, so it is kept until then.
-TEST_F(ResponsesTest, TheTextOfAStreamIsCharged) {
-  const auto exchange =
-      send("POST", "/v1/responses", R"({"model":"base","input":"hi","max_output_tokens":240,"stream":true})");
-  while (!exchange->streaming()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  std::vector<ClientCharge> taken;
-  for (size_t bytes = size_t{4} << 20; bytes > 0; bytes = bytes == 1 ? 0 : bytes / 2) {
-    while (true) {
-      ClientCharge charge(client);
-      if (charge.resize(bytes) != MemoryAnswer::kGranted) break;
-      taken.push_back(std::move(charge));
-    }
-  }
-  const auto events = namedEvents(exchange->wait().body);
-  const auto& [name, data] = events.back();
-  EXPECT_EQ(name, "response.failed");
-  EXPECT_EQ(data["response"]["error"]["code"], "rate_limit_exceeded");
-  while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  taken.clear();
-  EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":3)")["status"], "incomplete");
 }
 
 TEST_F(ResponsesTest, InstructionsWithoutTextAreNone) {

@@ -1,0 +1,100 @@
+#include "server/openai/text_answer_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/testing/fakes.h"
+#include "server/testing/named_events.h"
+
+namespace chorus::server {
+namespace {
+
+class PlainWriter : public TextAnswerWriter {
+ public:
+  PlainWriter(AnswerSetup setup, bool stream_keeps_text)
+      : TextAnswerWriter(std::move(setup), errorFormFor("/v1/messages", "req-t"), stream_keeps_text) {}
+
+ protected:
+  OrderedJson wholeAnswer(Answer answer) override { return {{"text", answer.text}}; }
+  void streamBegins() override { send("begin", {{"model", model().name}}); }
+  void streamStarts(const GenerationUsage& usage) override { send("start", {{"prompt", usage.prompt_tokens}}); }
+  bool streamText(const std::string& text) override { return send("text", {{"text", text}}); }
+  void streamEnds(const Answer& answer) override {
+    send("end", {{"text", answer.text}, {"reason", answer.finish_reason}, {"tokens", answer.usage.completion_tokens}});
+  }
+  void streamFails(const ApiError& error) override { send("fail", {{"status", error.status()}}); }
+};
+
+class TextAnswerWriterTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<PlainWriter> writer(bool stream, bool keeps_text) {
+    GenerationOptions options;
+    options.stream = stream;
+    auto model = std::make_shared<ServedModel>();
+    model->name = "base";
+    auto made =
+        std::make_shared<PlainWriter>(AnswerSetup{exchange, model, options, 1, ClientCharge(client)}, keeps_text);
+    made->begin();
+    return made;
+  }
+  static GenerationDelta text(const std::string& text) {
+    GenerationDelta delta;
+    delta.text = text;
+    delta.usage.prompt_tokens = 3;
+    return delta;
+  }
+  std::vector<std::pair<std::string, Json>> events() { return namedEvents(exchange->wait().body); }
+
+  std::shared_ptr<FakeExchange> exchange = std::make_shared<FakeExchange>();
+  std::shared_ptr<ClientRegistry> clients =
+      std::make_shared<ClientRegistry>(ClientMemoryLimits{.server = 1024, .client = 64});
+  std::shared_ptr<Client> client = clients->find("192.0.2.1");
+};
+
+TEST_F(TextAnswerWriterTest, AStreamStartsOnceAndEnds) {
+  const auto stream = writer(true, true);
+  EXPECT_TRUE(stream->onDelta(text("")));
+  EXPECT_TRUE(stream->onDelta(text("a")));
+  GenerationDelta last = text("b");
+  last.finish_reason = "stop";
+  EXPECT_TRUE(stream->onDelta(std::move(last)));
+  EXPECT_EQ(client->memory().small.used() + client->memory().large.used(), 2u);
+  stream->onDone({.prompt_tokens = 3, .completion_tokens = 2});
+  EXPECT_EQ(events(),
+            (std::vector<std::pair<std::string, Json>>{{"begin", {{"model", "base"}}},
+                                                       {"start", {{"prompt", 3}}},
+                                                       {"text", {{"text", "a"}}},
+                                                       {"text", {{"text", "b"}}},
+                                                       {"end", {{"text", "ab"}, {"reason", "stop"}, {"tokens", 2}}}}));
+}
+
+TEST_F(TextAnswerWriterTest, TextThatIsKeptIsCharged) {
+  const std::string large(200, 'x');
+  const auto stream = writer(true, true);
+  EXPECT_TRUE(stream->onDelta(text("a")));
+  EXPECT_FALSE(stream->onDelta(text(large)));
+  EXPECT_EQ(events().back(), (std::pair<std::string, Json>{"fail", {{"status", 429}}}));
+
+  exchange = std::make_shared<FakeExchange>();
+  EXPECT_TRUE(writer(true, false)->onDelta(text(large))) << "a stream that keeps no text has no charge";
+
+  exchange = std::make_shared<FakeExchange>();
+  EXPECT_FALSE(writer(false, false)->onDelta(text(large)));
+  const HttpResponse refused = exchange->wait();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(Json::parse(refused.body)["error"]["type"], "rate_limit_error") << "in the form of the route";
+}
+
+TEST_F(TextAnswerWriterTest, AWholeAnswer) {
+  const auto whole = writer(false, false);
+  EXPECT_TRUE(whole->onDelta(text("a")));
+  EXPECT_TRUE(whole->onDelta(text("b")));
+  whole->onDone({});
+  EXPECT_EQ(exchange->wait().body, R"({"text":"ab"})");
+}
+
+}  // namespace
+}  // namespace chorus::server
