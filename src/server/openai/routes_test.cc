@@ -1,5 +1,6 @@
 #include "server/openai/routes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
