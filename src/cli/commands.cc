@@ -16,7 +16,7 @@
 
 namespace chorus {
 
-void addCommands(CLI::App& app) {
+void addCommands(CLI::App& app, std::span<const char* const> words) {
   app.name("chorus");
   app.require_subcommand(1);
   app.set_version_flag("--version", CHORUS_VERSION);
@@ -25,7 +25,7 @@ void addCommands(CLI::App& app) {
   addLoraConvertCommand(app);
   addDoraNormalizeCommand(app);
   addRunCommand(app);
-  addServeCommand(app);
+  addServeCommand(app, words);
   addSummarizeCommand(app);
   addTextCommands(app);
   addBenchCommand(app);

@@ -50,4 +50,9 @@ CLI::Validator oneOf(std::initializer_list<T> values) {
   return oneOf(std::vector<T>(values));
 }
 
+// Marks an option whose value must appear in no log. The mark is the name of its type, so the option is text to
+// everything else.
+inline CLI::Option* markSecret(CLI::Option* option) { return option->type_name("SECRET"); }
+inline bool isSecret(const CLI::Option& option) { return option.get_type_name().starts_with("SECRET"); }
+
 }  // namespace chorus

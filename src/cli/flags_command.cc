@@ -32,7 +32,9 @@ change of a flag: `build/release/bin/chorus flags > docs/flags.md`.
 
 Dashes and underscores are the same: `--lora-dir` is `--lora_dir`, `chorus lora_convert` is `chorus lora-convert`. A flag
 without values in its row takes none; one of several values (`...`) takes the words up to the next flag, and may be given
-several times. `--` ends flags. A variable stands in for a flag that is not given.
+several times. `--` ends flags. A variable stands in for a flag that is not given; it gives one value, or several where the
+flag's own values are separated by commas. `chorus serve` also reads flags from a file (`--config`,
+[deployment.md](deployment.md#configuration)).
 
 | exit status | means |
 |---|---|
@@ -60,7 +62,7 @@ std::string namesOf(const CLI::Option& option) {
   const auto add = [&](const std::string& name) { names += (names.empty() ? "" : ", ") + code(name); };
   for (const std::string& name : option.get_snames()) add("-" + name);
   for (const std::string& name : option.get_lnames()) add("--" + name);
-  if (names.empty()) add(option.get_name(true));
+  if (option.get_positional()) add(option.get_name(true));
   return names;
 }
 

@@ -37,7 +37,7 @@ void holdStandardStreams() {
 
 int runCommand(int argc, char** argv) {
   CLI::App app{"Chorus: one base model, many LoRA adapters, every batch shared"};
-  addCommands(app);
+  addCommands(app, std::span(argv, static_cast<size_t>(argc)));
   try {
     std::vector<std::string> words = spelledAsDefined(app, {argv + std::min(argc, 1), argv + argc});
     std::reverse(words.begin(), words.end());  // the parser expects them in reverse order

@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/backend_flags.h"
+#include "cli/config_file.h"
+#include "cli/effective_configuration.h"
 #include "cli/flag_values.h"
+#include "cli/variable_names.h"
 #include "server/serve.h"
 
 namespace chorus {
@@ -17,6 +20,9 @@ struct ServeArgs {
   server::ServeOptions options;
   std::vector<std::string> lora_dirs, lora_modules;
   std::string log_level = "info";
+  std::string config_path;
+  ConfigFile config;
+  std::vector<const char*> words;  // of the command line
 };
 
 CLI::Validator namedDirectory() {
@@ -45,12 +51,16 @@ std::string neverAsZero(std::string interval) {
   return never ? "0" : interval;
 }
 
-void runServe(ServeArgs& args) {
+void runServe(ServeArgs& args, const std::string& configuration) {
   initLogging(logLevelName(args.log_level));
+  infoLines(configuration);
   server::ServeOptions& options = args.options;
   checkedIsa(options.isa, options.backend);
   if (options.model_directory.empty() == options.engine_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a model or --engine_dir with --tokenizer_dir");
+  }
+  if (options.group_size && options.quantize.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--group_size needs --quantize");
   }
   for (std::string& place : args.lora_dirs) options.lora_directories.emplace_back(std::move(place), "--lora_dir");
   for (std::string& place : args.lora_modules)
@@ -113,13 +123,14 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
 
 }  // namespace
 
-void addServeCommand(CLI::App& app) {
+void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   auto args = std::make_shared<ServeArgs>();
+  args->words.assign(words.begin(), words.end());
   server::ServeOptions& options = args->options;
   CLI::App* serve = app.add_subcommand("serve", "Serve a model and its adapters over the OpenAI HTTP API");
   const CLI::Validator positive = inRange(1, 1 << 28);
 
-  serve->add_option("hf_dir", options.model_directory,
+  serve->add_option("hf_dir,--model", options.model_directory,
                     "The model: a Hugging Face directory or another source of docs/sources.md; converted and built "
                     "into a cache at the first start");
   serve->add_option("--engine_dir", options.engine_directory, "Engine directory of chorus build, instead");
@@ -178,17 +189,15 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--dtype", options.dtype, "Type of the weights of an engine built from a Hugging Face directory")
       ->check(oneOf({"auto", "float32", "float16", "bfloat16"}))
       ->capture_default_str();
-  CLI::Option* quantize =
-      serve
-          ->add_option("--quantize", options.quantize,
-                       "Quantise the weights of an engine built from a Hugging Face directory, round to nearest")
-          ->check(oneOf({"int8", "int4"}));
+  serve
+      ->add_option("--quantize", options.quantize,
+                   "Quantise the weights of an engine built from a Hugging Face directory, round to nearest")
+      ->check(oneOf({"int8", "int4"}));
   serve
       ->add_option("--group_size", options.group_size,
                    "With --quantize, inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output; "
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
-      ->check(oneOf({-1, 0, 32, 64, 128}))
-      ->needs(quantize);
+      ->check(oneOf({-1, 0, 32, 64, 128}));
   serve
       ->add_option("--max_seq_len", options.max_seq_len,
                    "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")
@@ -271,8 +280,24 @@ void addServeCommand(CLI::App& app) {
   serve->add_option("--log_level", args->log_level, "trace, debug, info, warning, error or off; NIM's names too")
       ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();
+  serve->add_option("--config", args->config_path,
+                    "YAML file with values for flags that neither the command line nor a variable gives; its keys are "
+                    "the flags' names without dashes, lists are for flags that may be given several times");
+  addVariableNames(*serve, "CHORUS_");
   serve->footer("Variables in brackets stand in for flags that are not given.");
-  serve->callback([args] { runServe(*args); });
+  // Runs when the command's words and variables have been read.
+  serve->parse_complete_callback([args, serve] {
+    if (args->config_path.empty()) return;
+    args->config = ConfigFile(*serve, args->config_path);
+    args->config.setMissing(*serve);
+  });
+  serve->callback([args, serve] {
+    try {
+      runServe(*args, effectiveConfiguration(*serve, args->config, args->words));
+    } catch (const Error& error) {
+      throw Error(error.code(), args->config.withPlaces(error.what()));
+    }
+  });
 }
 
 }  // namespace chorus

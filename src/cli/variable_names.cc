@@ -16,35 +16,53 @@ std::string spelled(std::string_view flag) {
   return same;
 }
 
-bool isGiven(const std::string& flag, std::span<const char* const> args) {
-  return std::any_of(args.begin(), args.end(), [&](const char* arg) { return spelled(arg) == spelled(flag); });
-}
-
 bool isPartOfFlag(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
-void replaceFlag(std::string& message, const std::string& flag, const std::string& variable) {
+}  // namespace
+
+bool isGiven(const CLI::Option& option, std::span<const char* const> args) {
+  const auto& names = option.get_lnames();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return std::any_of(args.begin(), args.end(), [&](const char* arg) { return spelled(arg) == spelled("--" + name); });
+  });
+}
+
+std::string variableOf(const CLI::Option& option, std::span<const char* const> args) {
+  const std::string variable = option.get_envname();
+  if (variable.empty()) return "";
+  const char* value = std::getenv(variable.c_str());
+  if (value == nullptr || *value == '\0' || isGiven(option, args)) return "";
+  // A positional argument has no name on the command line.
+  const bool positional = option.get_positional() && option.count() > 0;
+  return positional && option.results().front() != value ? "" : variable;
+}
+
+void replaceFlag(std::string& message, const std::string& flag, std::string_view replacement) {
   for (size_t at = 0; (at = message.find(flag, at)) != std::string::npos;) {
     const size_t end = at + flag.size();
     const bool whole =
         (end == message.size() || !isPartOfFlag(message[end])) && (at == 0 || !isPartOfFlag(message[at - 1]));
-    if (whole) message.replace(at, flag.size(), variable);
-    at += whole ? variable.size() : flag.size();
+    if (whole) message.replace(at, flag.size(), replacement);
+    at += whole ? replacement.size() : flag.size();
   }
 }
 
-}  // namespace
+void addVariableNames(CLI::App& command, std::string_view prefix) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option == command.get_help_ptr() || option->get_lnames().empty() || !option->get_envname().empty()) continue;
+    std::string name(prefix);
+    for (const char c : option->get_lnames().front())
+      name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    option->envname(std::move(name));
+  }
+}
 
 std::string withVariableNames(std::string message, const CLI::App& app, std::span<const char* const> args) {
   for (const CLI::App* command : app.get_subcommands()) {
     for (const CLI::Option* option : command->get_options()) {
-      const std::string variable = option->get_envname();
+      const std::string variable = variableOf(*option, args);
       if (variable.empty()) continue;
-      const char* value = std::getenv(variable.c_str());
-      if (value == nullptr || *value == '\0') continue;
-      for (const std::string& name : option->get_lnames()) {
-        const std::string flag = "--" + name;
-        if (!isGiven(flag, args)) replaceFlag(message, flag, variable);
-      }
+      for (const std::string& name : option->get_lnames()) replaceFlag(message, "--" + name, variable);
     }
   }
   return message;

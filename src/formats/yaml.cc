@@ -53,7 +53,7 @@ Json plainYamlScalar(const std::string& text) {
 
 class YamlBuilder : public YAML::EventHandler {
  public:
-  explicit YamlBuilder(std::string_view source) : source_(source) {}
+  YamlBuilder(std::string_view source, YamlKeyLines& lines) : source_(source), lines_(lines) {}
 
   Json take() { return std::move(root_); }
 
@@ -108,6 +108,7 @@ class YamlBuilder : public YAML::EventHandler {
     Frame& map = frames_.back();
     if (map.value.contains(key)) refuse(ErrorCode::kCorrupt, mark, fmt::format("the key '{}' occurs twice", key));
     map.key = key;
+    if (frames_.size() == 1) lines_[key] = mark.line + 1;
   }
 
   void put(const YAML::Mark& mark, Json value) {
@@ -146,6 +147,7 @@ class YamlBuilder : public YAML::EventHandler {
   }
 
   std::string source_;
+  YamlKeyLines& lines_;
   Json root_;
   std::vector<Frame> frames_;
   bool has_document_ = false;
@@ -154,12 +156,18 @@ class YamlBuilder : public YAML::EventHandler {
 }  // namespace
 
 Json parseYaml(std::string_view text, std::string_view source) {
+  YamlKeyLines lines;
+  return parseYaml(text, source, lines);
+}
+
+Json parseYaml(std::string_view text, std::string_view source, YamlKeyLines& lines) {
   if (text.size() > kMaxYamlBytes) {
     fail(ErrorCode::kCorrupt, "{}: has {} bytes, more than {}", source, text.size(), kMaxYamlBytes);
   }
   // yaml-cpp passes other bytes on, and a Json value must hold text.
   if (!isUtf8(text)) fail(ErrorCode::kCorrupt, "{}: is not UTF-8 text", source);
-  YamlBuilder builder(source);
+  lines.clear();
+  YamlBuilder builder(source, lines);
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -19,5 +22,10 @@ inline constexpr int kMaxYamlDepth = 32;
 //   kUnsupported  an alias (*name), which could multiply what it refers to; a tag of another type, such as
 //                 !!python/object; a key that is no scalar
 Json parseYaml(std::string_view text, std::string_view source);
+
+// Lines, from 1, of the keys of a document's outermost map.
+using YamlKeyLines = std::map<std::string, int, std::less<>>;
+// The same; also replaces `lines` by the lines of the document's keys.
+Json parseYaml(std::string_view text, std::string_view source, YamlKeyLines& lines);
 
 }  // namespace chorus

@@ -43,6 +43,16 @@ TEST(YamlTest, ReadsAConfigAsOmegaConfWritesIt) {
       "data_prefix": [0.5, "/data/my '1' set", [1, -2, "3", "4\n"]], "empty": {}})"));
 }
 
+TEST(YamlTest, TheLinesOfTheOutermostKeysAreKnown) {
+  YamlKeyLines lines{{"old", 1}};
+  parseYaml("# a comment\na: 1\n\n'b':\n  c: 2\n  d: [3,\n   4]\ne: {f: 5}\n", "f", lines);
+  EXPECT_EQ(lines, (YamlKeyLines{{"a", 2}, {"b", 4}, {"e", 8}}));
+  parseYaml("{a: 1,\n b: 2}", "f", lines);
+  EXPECT_EQ(lines, (YamlKeyLines{{"a", 1}, {"b", 2}}));
+  parseYaml("- a: 1\n", "f", lines);
+  EXPECT_TRUE(lines.empty());
+}
+
 TEST(YamlTest, ScalarsHaveYamlsTypes) {
   const auto one = [](const std::string& text) { return parseYaml("a: " + text + "\n", "f")["a"]; };
   EXPECT_EQ(one("~"), nullptr);

@@ -31,6 +31,7 @@ def main():
     import test_answers
     import test_bench
     import test_composition
+    import test_configuration
     import test_fields
     import test_lifecycle
     import test_messages
@@ -45,8 +46,7 @@ def main():
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
     for module in (test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition,
-                   test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle,
-                   test_starting, test_bench):
+                   test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]
