@@ -28,5 +28,6 @@ step tidy scripts/tidy.sh --all
 step hostile scripts/hostile.sh --all
 step hostile_asan scripts/hostile.sh --all --sanitized
 step e2e_asan scripts/e2e.sh --sanitized
+step page scripts/page.sh
 step soak scripts/soak.sh
 exit $failed

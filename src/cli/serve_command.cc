@@ -277,6 +277,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   addClientLimits(*serve, options);
+  serve->add_option("--page", options.page, "Whether / is a page for trying the adapters in a browser")
+      ->check(oneOf({"on", "off"}))
+      ->default_str("on");
   serve->add_option("--log_level", args->log_level, "trace, debug, info, warning, error or off; NIM's names too")
       ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();

@@ -105,7 +105,7 @@ void serve(const ServeOptions& options) {
   boundAllocator();
   allowDescriptors(options);
 
-  Routes routes;
+  Routes routes(options.page);
   HttpServer server(httpOptions(options), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });

@@ -63,6 +63,8 @@ struct ServeOptions {
   double intake_timeout_seconds = 10;
   int64_t intake_work_limit = 4'000'000'000;  // bytes of work
   bool trust_request_templates = false;
+
+  bool page = true;  // "/" answers with the page for browsers
 };
 
 }  // namespace chorus::server

@@ -93,14 +93,14 @@ TEST(ReadPace, GrowsWithWhatIsTaken) {
 
 TEST(Cors, OriginsAreRefusedUnlessNamed) {
   const CorsPolicy none;
-  EXPECT_TRUE(none.allows(""));
-  EXPECT_FALSE(none.allows("https://a.example"));
-  EXPECT_FALSE(none.allows("null"));
+  EXPECT_TRUE(none.allows("", "127.0.0.1:8000"));
+  EXPECT_FALSE(none.allows("https://a.example", "127.0.0.1:8000"));
+  EXPECT_FALSE(none.allows("null", "127.0.0.1:8000"));
   const CorsPolicy some({"https://a.example", "http://localhost:3000"});
-  EXPECT_TRUE(some.allows("http://localhost:3000"));
+  EXPECT_TRUE(some.allows("http://localhost:3000", "127.0.0.1:8000"));
   for (const char* other :
        {"https://a.example.evil", "http://a.example", "https://a.example:8443", "https://b.a.example", "*"}) {
-    EXPECT_FALSE(some.allows(other)) << other;
+    EXPECT_FALSE(some.allows(other, "127.0.0.1:8000")) << other;
   }
   EXPECT_TRUE(some.answerHeaders("").empty());
   EXPECT_EQ(some.answerHeaders("https://a.example")[0],
@@ -108,6 +108,23 @@ TEST(Cors, OriginsAreRefusedUnlessNamed) {
   EXPECT_EQ(CorsPolicy({"*"}).answerHeaders("https://x.example")[0].second, "*");
   for (const char* bad : {"a.example", "https://", "https://a.example/path", "https://a b"}) {
     EXPECT_THROW(CorsPolicy({bad}), Error) << bad;
+  }
+}
+
+TEST(Cors, ThePageOfThisServerIsAllowedUnderAnAddress) {
+  const CorsPolicy none;
+  for (const char* host :
+       {"127.0.0.1:8000", "127.0.0.1", "[::1]:8000", "[2001:db8::1]", "localhost:8000", "localhost"}) {
+    EXPECT_TRUE(none.allows(std::string("http://") + host, host)) << host;
+    EXPECT_TRUE(none.allows(std::string("https://") + host, host)) << host;
+    EXPECT_FALSE(none.allows(std::string("ftp://") + host, host)) << host;
+    EXPECT_FALSE(none.allows(std::string("http://") + host + "0", host)) << host;
+    EXPECT_TRUE(none.answerHeaders(std::string("http://") + host).empty()) << host;
+  }
+  // The owner of a name may let it lead to this server.
+  for (const char* host : {"evil.example:8000", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80",
+                           "127.0.0.1:80:90", "[evil.example]", "[127.0.0.1]", "[", "[]", ":", ""}) {
+    EXPECT_FALSE(none.allows(std::string("http://") + host, host)) << host;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "server/http/cors.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -24,6 +26,22 @@ bool isNameList(std::string_view text) {
          });
 }
 
+// Whether the value of a Host header is an IP address or localhost, with or without a port.
+bool isAddress(std::string_view host) {
+  std::string name(host.substr(0, host.rfind(':')));
+  const bool bracketed = host.starts_with('[');
+  if (bracketed) name = host.substr(1, std::min(host.find(']'), host.size()) - 1);
+  in6_addr address{};
+  return name == "localhost" || inet_pton(bracketed ? AF_INET6 : AF_INET, name.c_str(), &address) == 1;
+}
+
+bool isOwnPage(std::string_view origin, std::string_view host) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (origin.starts_with(scheme) && origin.substr(scheme.size()) == host) return isAddress(host);
+  }
+  return false;
+}
+
 }  // namespace
 
 CorsPolicy::CorsPolicy(const std::vector<std::string>& origins) {
@@ -39,13 +57,16 @@ CorsPolicy::CorsPolicy(const std::vector<std::string>& origins) {
   }
 }
 
-bool CorsPolicy::allows(std::string_view origin) const {
-  if (origin.empty() || all_) return true;
-  return std::find(origins_.begin(), origins_.end(), origin) != origins_.end();
+bool CorsPolicy::isListed(std::string_view origin) const {
+  return all_ || std::find(origins_.begin(), origins_.end(), origin) != origins_.end();
+}
+
+bool CorsPolicy::allows(std::string_view origin, std::string_view host) const {
+  return origin.empty() || isListed(origin) || isOwnPage(origin, host);
 }
 
 HttpHeaders CorsPolicy::answerHeaders(std::string_view origin) const {
-  if (origin.empty() || !allows(origin)) return {};
+  if (origin.empty() || !isListed(origin)) return {};
   return {{"access-control-allow-origin", all_ ? "*" : std::string(origin)},
           {"access-control-expose-headers", "x-request-id, retry-after, retry-after-ms, x-should-retry"},
           {"vary", "Origin"}};

@@ -297,7 +297,7 @@ bool HttpConnection::checkAccess() {
     return false;
   }
   const std::string_view origin = request_.header("origin");
-  if (!context_.cors.allows(origin)) {
+  if (!context_.cors.allows(origin, request_.header("host"))) {
     reject(403, "Requests from this origin are not allowed; add the origin to the server's --cors_origins.");
     return false;
   }

@@ -21,6 +21,8 @@ std::string_view reasonPhrase(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 403:
@@ -64,7 +66,8 @@ std::string responseHead(int status, std::string_view content_type, int64_t cont
                          std::string_view requestId, const HttpHeaders& headers) {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nserver: chorus\r\n", status, reasonPhrase(status));
   if (!content_type.empty()) out += fmt::format("content-type: {}\r\n", content_type);
-  if (content_length >= 0 && status != 204) out += fmt::format("content-length: {}\r\n", content_length);
+  if (content_length >= 0 && status != 204 && status != 304)
+    out += fmt::format("content-length: {}\r\n", content_length);
   if (content_length < 0) out += "cache-control: no-cache\r\n";
   if (content_length == kChunkedLength) out += "transfer-encoding: chunked\r\n";
   if (!requestId.empty()) out += fmt::format("x-request-id: {}\r\n", requestId);

@@ -17,6 +17,7 @@
 #include "server/openai/models.h"
 #include "server/openai/responses.h"
 #include "server/openai/tokenize.h"
+#include "server/page/page.h"
 
 namespace chorus::server {
 namespace {
@@ -141,8 +142,10 @@ HttpResponse openApi(const ApiContext*, std::string_view) {
   return {.body = text};
 }
 
+HttpResponse page(const ApiContext*, std::string_view) { return pageResponse(); }
+
 struct Route {
-  std::string_view path;   // one that ends in '/' is followed by a name
+  std::string_view path;   // one that ends in '/' is followed by a name, except the root
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
   // One of these two is set. answer: the answer to GET and HEAD; context is null unless needs_model, name is what
@@ -154,6 +157,7 @@ struct Route {
 
 constexpr std::string_view kRead = "GET, HEAD";
 constexpr Route kRoutes[] = {
+    {"/", false, kRead, page, nullptr, {.summary = "A page that asks several adapters at once", .answer = {}}},
     {"/v1/health/live", false, kRead, live, nullptr, {.summary = "Whether the process answers", .answer = "Health"}},
     {"/v1/health/ready", true, kRead, ready, nullptr, {.summary = "Whether requests are served", .answer = "Health"}},
     {"/v1/version", false, kRead, version, nullptr, {.summary = "The versions of server and API", .answer = "Version"}},
@@ -173,13 +177,25 @@ constexpr Route kRoutes[] = {
 
 const Route* findRoute(std::string_view path) {
   const auto* const found = std::ranges::find_if(kRoutes, [&](const Route& route) {
-    return route.path.ends_with('/') ? path.starts_with(route.path) : path == route.path;
+    return route.path.size() > 1 && route.path.ends_with('/') ? path.starts_with(route.path) : path == route.path;
   });
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
 bool allows(const Route& route, std::string_view method) {
   return route.work != nullptr ? method == "POST" : method == "GET" || method == "HEAD";
+}
+
+// The response, or 304 without a body if the client has a copy with the response's entity tag.
+HttpResponse unlessCached(const HttpRequest& request, HttpResponse response) {
+  const auto tag = std::ranges::find(response.headers, "etag", &std::pair<std::string, std::string>::first);
+  if (tag == response.headers.end()) return response;
+  const std::string_view known = request.header("if-none-match");
+  if (known != "*" && known.find(tag->second) == std::string_view::npos) return response;
+  response.status = 304;
+  response.content_type.clear();
+  response.body.clear();
+  return response;
 }
 
 }  // namespace
@@ -214,12 +230,12 @@ void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
 
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
   const Route* route = findRoute(request.path);
-  if (route == nullptr) throw ApiError::notFound(request.method, request.path);
+  if (route == nullptr || (route->answer == page && !has_page_)) throw ApiError::notFound(request.method, request.path);
   if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
   const auto context = route->needs_model ? readyContext() : nullptr;
   if (route->answer != nullptr) {
     const std::string_view name = std::string_view(request.path).substr(route->path.size());
-    return exchange->respond(route->answer(context.get(), name));
+    return exchange->respond(unlessCached(request, route->answer(context.get(), name)));
   }
   checkContentType(request);
   const auto preparation = std::make_shared<Preparation>(context, route->work, std::move(request), exchange);

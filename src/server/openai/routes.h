@@ -23,6 +23,9 @@ std::vector<DescribedRoute> describedRoutes();
 
 class Routes {
  public:
+  // has_page: whether "/" answers with the page for browsers (src/server/page/page.h).
+  explicit Routes(bool has_page = true) : has_page_(has_page) {}
+
   // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
@@ -37,6 +40,7 @@ class Routes {
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 
+  const bool has_page_;
   mutable std::mutex mutex_;  // guards context_
   std::shared_ptr<const ApiContext> context_;
   std::atomic<bool> draining_{false};

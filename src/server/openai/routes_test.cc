@@ -40,7 +40,8 @@ TEST_F(RoutesTest, PathsMethodsAndTypes) {
   EXPECT_EQ(answer("GET", "/v1/health/live").status, 200);
   EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200);
   EXPECT_EQ(answer("GET", "/v1/version").status, 200);
-  EXPECT_EQ(answer("GET", "/").status, 404);
+  EXPECT_EQ(answer("GET", "/v2").status, 404);
+  EXPECT_EQ(answer("GET", "//").status, 404);
   EXPECT_EQ(answer("GET", "/v1/completions").status, 405);
   EXPECT_EQ(answer("POST", "/v1/models", "{}").status, 405);
   EXPECT_EQ(answer("POST", "/v1/completions", "{}", {{"content-type", "text/plain"}}).status, 415);
