@@ -276,6 +276,12 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "Seconds that running requests may take after SIGTERM or SIGINT")
       ->check(inRange(0.0, 1e6))
       ->capture_default_str();
+  serve
+      ->add_option("--drain_delay", options.drain_delay_seconds,
+                   "Seconds after SIGTERM or SIGINT in which the server still takes requests but is not ready, so that "
+                   "proxies send theirs elsewhere; --drain_timeout begins after them")
+      ->check(inRange(0.0, 1e6))
+      ->capture_default_str();
   addClientLimits(*serve, options);
   serve->add_option("--page", options.page, "Whether / is a page for trying the adapters in a browser")
       ->check(oneOf({"on", "off"}))

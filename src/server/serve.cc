@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
 #include "server/openai/routes.h"
+#include "server/service_manager.h"
 
 namespace chorus::server {
 namespace {
@@ -58,15 +60,16 @@ void boundAllocator() {
   mallopt(M_ARENA_MAX, 4);
 }
 
-// Raises the limit on file descriptors to what the connections need, if the system allows it.
+// Raises the limit on file descriptors as far as the system allows. The low limit that processes begin with protects
+// programs that use select(), which this one does not.
 void allowDescriptors(const ServeOptions& options) {
   constexpr rlim_t kOthers = 512;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t needed = static_cast<rlim_t>(options.max_connections) + kOthers;
-  if (limit.rlim_cur >= needed) return;
-  limit.rlim_cur = std::min(needed, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t had = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = had;
   if (limit.rlim_cur < needed) {
     log::warn("the system allows {} open files, fewer than --max_connections {} needs", limit.rlim_cur,
               options.max_connections);
@@ -94,6 +97,22 @@ class MemoryReturn {
   MemoryReserve reserve_{size_t{4} << 20};
 };
 
+// Ends the acceptance of requests. Proxies see that the server is not ready and send new requests elsewhere; those that
+// they still send within the delay are answered.
+void leave(const ServeOptions& options, Routes& routes, HttpServer& server, ServiceManager& manager) {
+  const auto delay = milliseconds(options.drain_delay_seconds);
+  // The time in which requests are cancelled and threads end, after the two that the operator sets.
+  constexpr std::chrono::seconds kEnding{15};
+  manager.stopping("Finishing requests", delay + milliseconds(options.drain_timeout_seconds) + kEnding);
+  routes.leave();
+  server.closeAfterAnswers();
+  if (delay.count() > 0) {
+    log::info("not ready any more; requests are still accepted for {} s", options.drain_delay_seconds);
+    std::this_thread::sleep_for(delay);
+  }
+  server.stopAccepting();
+}
+
 }  // namespace
 
 void serve(const ServeOptions& options) {
@@ -113,17 +132,24 @@ void serve(const ServeOptions& options) {
   std::printf("listening on %s\n", server.url().c_str());
   std::fflush(stdout);
 
+  ServiceManager manager;
+  manager.loading();
   const std::unique_ptr<LoadedModel> model = load(options);
   signal.becomeGraceful();
   routes.serve(model->context());
   log::info("ready at {}", server.url());
   infoLines(model->summary());
+  manager.ready(fmt::format("Serving at {}", server.url()));
 
   MemoryReturn memory(server);
-  while (!signal.waitFor(std::chrono::milliseconds(500))) memory.look();
+  while (!signal.waitFor(std::chrono::milliseconds(500))) {
+    memory.look();
+    manager.alive();
+  }
+  leave(options, routes, server, manager);
+  const bool closed = server.waitUntilClosed(milliseconds(options.drain_timeout_seconds));
   routes.drain();
-  server.stopAccepting();
-  if (!server.waitUntilClosed(milliseconds(options.drain_timeout_seconds))) {
+  if (!closed) {
     log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drain_timeout_seconds);
   }
   // Requests that still run end with an error. The waits below give it time to reach the clients.

@@ -50,6 +50,7 @@ struct ServeOptions {
   int32_t max_choices = 16;            // limit on the sequences of one request
   std::string kv_reuse_scope;          // client, adapter or all; empty: all
   double request_timeout_seconds = 0;  // 0: none
+  double drain_delay_seconds = 0;      // after SIGTERM, in which the server is not ready but still takes requests
   double drain_timeout_seconds = 30;
 
   // Limits on the resources that clients may use.

@@ -1,6 +1,7 @@
 """Start of the server, new and broken adapters, overload, cancellation, stop."""
 
 import concurrent.futures
+import os
 import resource
 import shutil
 import signal
@@ -263,3 +264,52 @@ class Stop(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIsInstance(failure[0], openai.APIError)
         self.assertIn("send the request again", str(failure[0]))
+
+    def test_a_proxy_has_time_to_notice(self):
+        delay = 2 * TIME_SCALE
+        with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--drain_delay", delay]) as server:
+            kept = server.connect()
+            kept.request("GET", "/v1/models")
+            answer = kept.getresponse()
+            answer.read()
+            self.assertEqual(answer.getheader("connection"), "keep-alive")
+            begin = time.monotonic()
+            server.signal()
+            while server.request("GET", "/v1/health/ready")[0] == 200:
+                self.assertLess(time.monotonic() - begin, delay / 2)
+            kept.request("POST", "/v1/completions", '{"model": "base", "prompt": "two", "max_tokens": 2}',
+                         {"content-type": "application/json"})
+            answer = kept.getresponse()
+            self.assertEqual((answer.status, answer.getheader("connection")), (200, "close"))
+            status, headers, _ = server.request("POST", "/v1/completions", {"model": "base", "prompt": "two", "max_tokens": 2})
+            self.assertEqual((status, headers["connection"]), (200, "close"))
+            self.assertEqual(server.request("GET", "/v1/health/live")[0], 200)
+            self.assertLess(time.monotonic() - begin, delay, "the requests above were sent within the delay")
+            self.assertEqual(server.wait_exit(), 0)
+            self.assertGreaterEqual(time.monotonic() - begin, delay)
+
+    def test_the_service_manager_is_told(self):
+        name = f"chorus-e2e-{os.getpid()}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind("\0" + name)
+            manager.settimeout(60 * TIME_SCALE)
+            environment = {"NOTIFY_SOCKET": "@" + name, "WATCHDOG_USEC": "200000"}
+            with ServerProcess(setting.chorus, setting.demo_arguments(), environment) as server:
+                self.assertIn("EXTEND_TIMEOUT_USEC=30000000", manager.recv(4096).decode())
+                self.assertEqual(manager.recv(4096).decode(), f"READY=1\nSTATUS=Serving at {server.url}")
+                self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
+                server.signal()
+                self.assertEqual(server.wait_exit(), 0)
+            message = b"WATCHDOG=1"
+            while message == b"WATCHDOG=1":
+                message = manager.recv(4096)
+            self.assertTrue(message.startswith(b"STOPPING=1\nSTATUS="), message)
+
+    def test_the_limit_on_open_files_is_raised(self):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        wanted = min(hard, 3000)
+        with ServerProcess(setting.chorus, setting.demo_arguments(),
+                           preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, wanted))) as server:
+            with open(f"/proc/{server.process.pid}/limits", encoding="ascii") as lines:
+                limit = next(line for line in lines if line.startswith("Max open files")).split()
+        self.assertEqual(limit[3:5], [str(wanted)] * 2)

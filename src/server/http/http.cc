@@ -28,9 +28,10 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         io_(options_.io_threads),
         acceptor_(asio::make_strand(io_)),
         retry_timer_(acceptor_.get_executor()),
-        context_{options_, handler_, cors_, proxies_, *clients_, [this] { return draining_.load(); }} {}
+        context_{options_, handler_, cors_, proxies_, *clients_, [this] { return leaving_.load(); }} {}
 
   void start();
+  void closeAfterAnswers() { leaving_ = true; }
   void stopAccepting();
   bool waitUntilClosed(std::chrono::milliseconds timeout);
   void stop();
@@ -48,7 +49,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   void runThread() noexcept;
   void accept() noexcept;
   void retryAccept();
-  void adopt(ConnectionStream::Socket socket);
+  void acceptLast();
+  void adopt(ConnectionStream::Socket socket) noexcept;
   bool makePlace(HttpConnection::Peer& peer);
   bool evictOne();
   void insert(ConnectionStream::Socket socket, HttpConnection::Peer peer);
@@ -70,7 +72,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   HttpConnectionContext context_;
   uint16_t port_ = 0;
   std::vector<std::thread> threads_;
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> leaving_{false};  // answers end their connections
+  bool accepting_ = true;             // guarded by mutex_, like the next one
+  bool stopped_ = false;              // no more connections are kept
 };
 
 void HttpServer::Impl::start() {
@@ -125,13 +129,9 @@ void HttpServer::Impl::accept() noexcept {
   while (acceptor_.is_open()) {
     try {
       acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, ConnectionStream::Socket socket) {
-        if (!acceptor_.is_open()) return;
+        if (error && !acceptor_.is_open()) return;
         if (error) return retryAccept();
-        try {
-          adopt(std::move(socket));
-        } catch (const std::exception& e) {
-          log::warn("a connection was refused: {}", e.what());
-        }
+        adopt(std::move(socket));
         accept();
       });
       return;
@@ -154,14 +154,29 @@ void HttpServer::Impl::retryAccept() {
   }
 }
 
-void HttpServer::Impl::adopt(ConnectionStream::Socket socket) {
+void HttpServer::Impl::adopt(ConnectionStream::Socket socket) noexcept {
+  try {
+    error_code error;
+    const auto endpoint = socket.remote_endpoint(error);
+    if (error) return;
+    HttpConnection::Peer peer{.address = endpoint.address().to_string(), .client = nullptr};
+    peer.client = clients_->find(clientOfAddress(peer.address));
+    if (!makePlace(peer)) return;
+    insert(std::move(socket), std::move(peer));
+  } catch (const std::exception& e) {
+    log::warn("a connection was refused: {}", e.what());
+  }
+}
+
+// Takes the connections that the system has established but not handed over: closing the acceptor would reset them.
+void HttpServer::Impl::acceptLast() {
   error_code error;
-  const auto endpoint = socket.remote_endpoint(error);
-  if (error || draining_) return;
-  HttpConnection::Peer peer{.address = endpoint.address().to_string(), .client = nullptr};
-  peer.client = clients_->find(clientOfAddress(peer.address));
-  if (!makePlace(peer)) return;
-  insert(std::move(socket), std::move(peer));
+  acceptor_.non_blocking(true, error);
+  while (!error) {
+    ConnectionStream::Socket socket(asio::make_strand(io_));
+    acceptor_.accept(socket, error);
+    if (!error) adopt(std::move(socket));
+  }
 }
 
 // Applies placeConnection() to a new connection: sets peer.reserved and closes the evicted connection, if any. Returns
@@ -197,7 +212,7 @@ void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::P
   std::list<Entry>::iterator place;
   {
     std::lock_guard lock(mutex_);
-    if (draining_) return;
+    if (stopped_) return;
     place = open_.emplace(open_.end());
   }
   // A handler may hold its exchange, and thereby the connection, longer than the server lives. Each connection
@@ -246,16 +261,20 @@ std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections(bool 
 }
 
 void HttpServer::Impl::stopAccepting() {
-  {
-    std::lock_guard lock(mutex_);
-    draining_ = true;
-  }
+  leaving_ = true;
   asio::post(acceptor_.get_executor(), [self = shared_from_this()] {
     error_code ignored;
+    if (self->acceptor_.is_open()) self->acceptLast();
     self->acceptor_.close(ignored);
     self->retry_timer_.cancel();
+    for (const auto& connection : self->connections()) connection->closeIfIdle();
+    std::lock_guard lock(self->mutex_);
+    self->accepting_ = false;
+    self->closed_.notify_all();
   });
-  for (const auto& connection : connections()) connection->closeIfIdle();
+  // Afterwards waitUntilClosed() waits for every connection there will be.
+  std::unique_lock lock(mutex_);
+  closed_.wait_for(lock, std::chrono::seconds(1), [this] { return !accepting_ || threads_.empty(); });
 }
 
 bool HttpServer::Impl::waitUntilClosed(std::chrono::milliseconds timeout) {
@@ -266,6 +285,10 @@ bool HttpServer::Impl::waitUntilClosed(std::chrono::milliseconds timeout) {
 void HttpServer::Impl::stop() {
   if (threads_.empty()) return;
   stopAccepting();
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
   for (const auto& connection : connections()) connection->abort();
   waitUntilClosed(std::chrono::seconds(2));
   io_.stop();
@@ -287,6 +310,7 @@ std::string HttpServer::url() const {
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
 }
 size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }
+void HttpServer::closeAfterAnswers() { impl_->closeAfterAnswers(); }
 void HttpServer::stopAccepting() { impl_->stopAccepting(); }
 bool HttpServer::waitUntilClosed(std::chrono::milliseconds timeout) { return impl_->waitUntilClosed(timeout); }
 void HttpServer::stop() { impl_->stop(); }

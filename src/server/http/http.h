@@ -107,7 +107,10 @@ class HttpServer {
   // Bytes charged to clients for bodies, parsed requests and unread answers.
   size_t memoryUsed() const;
 
-  // Accepts no more connections. Closes idle ones now, the others after their current response.
+  // From now on each answer ends its connection, and its header says so. Connections are still accepted.
+  void closeAfterAnswers();
+  // Accepts no more connections, except those that clients have opened already. They, and idle ones, are closed unless
+  // a request arrives very soon; the others after their current response.
   void stopAccepting();
   // Waits until every connection is closed; returns false on timeout. Call stopAccepting() first.
   bool waitUntilClosed(std::chrono::milliseconds timeout);

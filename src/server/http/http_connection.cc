@@ -24,6 +24,8 @@ constexpr size_t kPipelineBytes = size_t{64} << 10;
 constexpr std::chrono::milliseconds kPipelinePatience{200};
 constexpr size_t kDiscardBytes = size_t{16} << 20;
 constexpr std::chrono::milliseconds kReservedTimeout{2000};
+// How long a connection without a request is kept when the server stops: a request may be on its way.
+constexpr std::chrono::milliseconds kLastRequest{200};
 
 std::string toString(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
@@ -79,7 +81,9 @@ void HttpConnection::start() {
 
 void HttpConnection::closeIfIdle() {
   asio::post(stream_.executor(), [self = shared_from_this()] {
-    if (self->state_ == State::kReading && !self->decoder_ && self->input_.empty()) self->close();
+    self->guarded([&] {
+      if (self->state_ == State::kReading && !self->decoder_ && self->input_.empty()) self->setDeadline(kLastRequest);
+    });
   });
 }
 

@@ -47,7 +47,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(ConnectionStream stream, Peer peer, const HttpConnectionContext& context);
 
   void start();
-  // Any thread. Closes the connection if no request has begun to arrive or is being handled.
+  // Any thread. Closes the connection if no request is being handled and none begins to arrive very soon.
   void closeIfIdle();
   // Any thread. Closes the connection unless a complete request is being handled.
   void giveWay();

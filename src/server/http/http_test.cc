@@ -310,6 +310,40 @@ TEST_F(HttpTest, UnansweredExchangeIs500) {
   EXPECT_TRUE(client.response().starts_with("HTTP/1.1 500"));
 }
 
+TEST_F(HttpTest, ALeavingServerAnswersAndEndsEachConnection) {
+  start();
+  Client idle(server->port());
+  idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_NE(idle.response().find("connection: keep-alive"), std::string::npos);
+  server->closeAfterAnswers();
+  idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string last = idle.readAll();
+  EXPECT_TRUE(last.starts_with("HTTP/1.1 200 OK")) << last;
+  EXPECT_NE(last.find("connection: close"), std::string::npos);
+  const std::string fresh = answerTo("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(fresh.starts_with("HTTP/1.1 200 OK")) << fresh;
+  EXPECT_NE(fresh.find("connection: close"), std::string::npos);
+}
+
+// A client that connects just before the server stops is answered, whether or not its request has arrived by then.
+TEST_F(HttpTest, ConnectionsThatWereOpenedBeforeTheStopAreAnswered) {
+  for (int round = 0; round < 20; ++round) {
+    start();
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 16; ++i) clients.push_back(std::make_unique<Client>(server->port()));
+    for (size_t i = 0; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    server->stopAccepting();
+    for (size_t i = 1; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (const auto& client : clients) {
+      const std::string response = client->readAll();
+      EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK")) << response;
+      client->close();
+    }
+    EXPECT_TRUE(server->waitUntilClosed(milliseconds(5000)));
+    server->stop();
+  }
+}
+
 TEST_F(HttpTest, DrainFinishesWhatRuns) {
   start();
   Client idle(server->port()), busy(server->port());

@@ -55,9 +55,7 @@ void ShutdownSignal::watch() {
     {
       std::lock_guard lock(mutex_);
       if (graceful_ && !requested_) {
-        log::info(
-            "shutting down: new requests are refused and running ones may finish; a second signal ends the process at "
-            "once");
+        log::info("shutting down: running requests may finish; a second signal ends the process at once");
         requested_ = true;
         came_.notify_all();
         continue;

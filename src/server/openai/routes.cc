@@ -232,6 +232,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   const Route* route = findRoute(request.path);
   if (route == nullptr || (route->answer == page && !has_page_)) throw ApiError::notFound(request.method, request.path);
   if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
+  if (leaving_ && route->answer == ready) throw ApiError::unavailable("The server is shutting down.");
   const auto context = route->needs_model ? readyContext() : nullptr;
   if (route->answer != nullptr) {
     const std::string_view name = std::string_view(request.path).substr(route->path.size());

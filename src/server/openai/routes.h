@@ -32,6 +32,8 @@ class Routes {
   // The model is loaded: from now on requests are served. What the context refers to must live until the last request
   // has ended.
   void serve(std::shared_ptr<const ApiContext> context);
+  // From now on the server is not ready, so that proxies send no more requests. Those that arrive are still served.
+  void leave() { leaving_ = true; }
   // From now on new work is refused with status 503.
   void drain() { draining_ = true; }
 
@@ -43,6 +45,7 @@ class Routes {
   const bool has_page_;
   mutable std::mutex mutex_;  // guards context_
   std::shared_ptr<const ApiContext> context_;
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
 };
 
