@@ -17,6 +17,7 @@ else
   scripts/build.sh
   chorus=build/release/bin/chorus
 fi
+scripts/install_deps.sh --e2e
 venv=build/e2e-venv
 [ -x $venv/bin/python ] || python3 -m venv $venv
 $venv/bin/pip install -q -r tests/e2e/requirements.txt

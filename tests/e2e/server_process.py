@@ -16,10 +16,10 @@ START_TIMEOUT_S = 120 * TIME_SCALE
 
 
 class ServerProcess:
-    """Runs `chorus serve` on a free port of the loopback interface."""
+    """Runs `chorus serve` on a port of the loopback interface, by default a free one."""
 
-    def __init__(self, chorus, arguments, env=None, preexec=None, wait=True):
-        command = [chorus, "serve", *map(str, arguments), "--port", "0"]
+    def __init__(self, chorus, arguments, env=None, preexec=None, wait=True, port=0):
+        command = [chorus, "serve", *map(str, arguments), "--port", str(port)]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec,
             env={**os.environ, **(env or {})})
