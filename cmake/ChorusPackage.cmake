@@ -76,7 +76,10 @@ function(chorus_package)
     ${PROJECT_SOURCE_DIR}/cmake/chorusConfig.cmake.in ${CMAKE_BINARY_DIR}/chorusConfig.cmake
     INSTALL_DESTINATION ${config_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
   write_basic_package_version_file(${CMAKE_BINARY_DIR}/chorusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-  install(TARGETS chorus RUNTIME)
+  install(TARGETS chorus RUNTIME COMPONENT program)
+  if(DEFINED SKBUILD_SCRIPTS_DIR)  # a wheel is built (pyproject.toml)
+    install(TARGETS chorus RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel EXCLUDE_FROM_ALL)
+  endif()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/chorus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(FILES ${CMAKE_BINARY_DIR}/chorusConfig.cmake ${CMAKE_BINARY_DIR}/chorusConfigVersion.cmake
           DESTINATION ${config_dir})

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the packages for building and testing on Debian 12; with --ci also the clang tools and valgrind, with --neon
 # also the packages for scripts/neon.sh, with --e2e the proxies for scripts/e2e.sh, with --page the browser for
-# scripts/page.sh. Uses sudo when not root. Does nothing when all packages are installed.
+# scripts/page.sh, with --packaging the tools for scripts/packaging.sh. Uses sudo when not root. Does nothing when all
+# packages are installed.
 set -euo pipefail
 
 packages=(
@@ -17,6 +18,9 @@ if [ "${1:-}" = --neon ]; then
 fi
 if [ "${1:-}" = --e2e ]; then
   packages+=(nginx haproxy)
+fi
+if [ "${1:-}" = --packaging ]; then
+  packages+=(dpkg-dev file systemd haproxy curl)
 fi
 if [ "${1:-}" = --page ]; then
   packages+=(chromium)

@@ -29,5 +29,6 @@ step hostile scripts/hostile.sh --all
 step hostile_asan scripts/hostile.sh --all --sanitized
 step e2e_asan scripts/e2e.sh --sanitized
 step page scripts/page.sh
+step packaging scripts/packaging.sh
 step soak scripts/soak.sh
 exit $failed
