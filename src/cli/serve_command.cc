@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "base/error.h"
@@ -56,6 +57,10 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   infoLines(configuration);
   server::ServeOptions& options = args.options;
   checkedIsa(options.isa, options.backend);
+  for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && *value == '\0') fail(ErrorCode::kInvalidArgument, "{}: it must not be empty", variable);
+  }
   if (options.model_directory.empty() == options.engine_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a model or --engine_dir with --tokenizer_dir");
   }
@@ -68,6 +73,11 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
   options.model_name = options.model_name.substr(0, options.model_name.find(','));
   server::serve(options);
+}
+
+// An empty key or file, for example from a variable of the shell that is not set, must not mean that no key is needed.
+CLI::Validator notEmpty() {
+  return {[](std::string& value) { return std::string(value.empty() ? "it must not be empty" : ""); }, ""};
 }
 
 // Limits on what clients may use.
@@ -117,6 +127,18 @@ void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
                   "Most work to prepare one request, in bytes: a plain pass over N bytes of text costs N")
       ->check(inRange(int64_t{1}, int64_t{1} << 60))
       ->capture_default_str();
+  CLI::Option* key = markSecret(serve.add_option(
+      "--api_key", options.api_key,
+      "API key that every request must have, except those for the page and the server's health; better given by the "
+      "variable, because other users of the machine see the flags of a process"));
+  key->check(notEmpty());
+  serve
+      .add_option(
+          "--api_keys_file", options.api_keys_file,
+          "YAML file of several API keys with the adapters that each may use (docs/security.md); read again when "
+          "it changes")
+      ->check(notEmpty())
+      ->excludes(key);
   serve.add_flag("--trust_request_templates", options.trust_request_templates,
                  "Take chat templates from requests; without it a request may only name one of the model's");
 }

@@ -117,6 +117,13 @@ ApiError ApiError::outOfMemory(MemoryAnswer answer) {
       "send smaller requests.");
 }
 
+ApiError ApiError::unauthenticated(std::string message) {
+  message += " Send one in the header 'Authorization: Bearer KEY'.";
+  ApiError error(401, std::move(message), std::string(kInvalidRequest), std::nullopt, "invalid_api_key");
+  error.headers_.emplace_back("www-authenticate", "Bearer");
+  return error;
+}
+
 ApiError ApiError::forbidden(std::string message, std::optional<std::string> param, std::string code) {
   return ApiError(403, std::move(message), "permission_error", std::move(param), std::move(code));
 }

@@ -51,6 +51,8 @@ class ApiError : public std::exception {
   // The memory for a request or its answer is not granted: status 429 if the client holds too much of it, 503 if all
   // clients together do.
   static ApiError outOfMemory(MemoryAnswer answer);
+  // No API key, or an unknown one: status 401.
+  static ApiError unauthenticated(std::string message);
   // The operator does not allow what the request asks for: status 403.
   static ApiError forbidden(std::string message, std::optional<std::string> param, std::string code);
   // Loading, draining or stopped: status 503.

@@ -9,10 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory_reserve.h"
+#include "formats/yaml.h"
 #include "server/http/shutdown_signal.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
@@ -113,6 +116,54 @@ void leave(const ServeOptions& options, Routes& routes, HttpServer& server, Serv
   server.stopAccepting();
 }
 
+// The keys of --api_key or --api_keys_file. A changed file is read again; one with faults leaves the old keys.
+class KeySource {
+ public:
+  KeySource(const ServeOptions& options, Routes& routes, std::shared_ptr<ClientRegistry> clients)
+      : file_(options.api_keys_file), routes_(routes), clients_(std::move(clients)) {
+    if (!options.api_key.empty()) {
+      routes_.requireKeys(std::make_shared<const ApiKeys>(ApiKeys::single(options.api_key)), clients_);
+    } else if (!file_.empty()) {
+      stamp_ = stampOf(file_);
+      read();
+    }
+  }
+
+  void look() {
+    if (file_.empty()) return;
+    try {
+      const auto now = stampOf(file_);
+      if (now == stamp_) return;
+      stamp_ = now;
+      fault_.clear();
+      read();
+    } catch (const std::exception& e) {
+      if (std::exchange(fault_, e.what()) != e.what()) log::error("the API keys stay as they were: {}", e.what());
+    }
+  }
+
+ private:
+  void read() {
+    auto keys = std::make_shared<const ApiKeys>(ApiKeys::parse(readFile(file_, kMaxYamlBytes), file_));
+    log::info("{} API keys from {}", keys->size(), file_);
+    routes_.requireKeys(std::move(keys), clients_);
+  }
+
+  const std::string file_;
+  Routes& routes_;
+  const std::shared_ptr<ClientRegistry> clients_;
+  std::optional<FileStamp> stamp_;
+  std::string fault_;  // of the last look; each is logged once
+};
+
+void warnOfReach(const ServeOptions& options) {
+  const bool local = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");
+  if (local) return;
+  const bool has_keys = !options.api_key.empty() || !options.api_keys_file.empty();
+  log::warn("--host {}: other machines can reach the server{}", options.host,
+            has_keys ? "" : ", and it needs no API key (--api_key, --api_keys_file)");
+}
+
 }  // namespace
 
 void serve(const ServeOptions& options) {
@@ -128,6 +179,8 @@ void serve(const ServeOptions& options) {
   HttpServer server(httpOptions(options), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });
+  KeySource keys(options, routes, server.clients());
+  warnOfReach(options);
   server.start();
   std::printf("listening on %s\n", server.url().c_str());
   std::fflush(stdout);
@@ -144,6 +197,7 @@ void serve(const ServeOptions& options) {
   MemoryReturn memory(server);
   while (!signal.waitFor(std::chrono::milliseconds(500))) {
     memory.look();
+    keys.look();
     manager.alive();
   }
   leave(options, routes, server, manager);

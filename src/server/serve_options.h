@@ -16,6 +16,9 @@ struct ServeOptions {
   std::string engine_directory;
   std::string tokenizer_directory;
 
+  std::string api_key;        // with all rights; empty: none
+  std::string api_keys_file;  // see ApiKeys::parse; empty: none
+
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
   std::string model_name;                      // empty: the directory's name

@@ -28,6 +28,7 @@ def main():
     setting.chorus = str(arguments.chorus.resolve())
     setting.demo = arguments.demo.resolve()
 
+    import test_access
     import test_answers
     import test_bench
     import test_composition
@@ -46,8 +47,9 @@ def main():
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition,
-                   test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_proxy, test_bench):
+    for module in (test_access, test_answers, test_sampling, test_streams, test_templates, test_fields,
+                   test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
+                   test_lifecycle, test_starting, test_configuration, test_proxy, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

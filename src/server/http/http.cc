@@ -28,7 +28,13 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         io_(options_.io_threads),
         acceptor_(asio::make_strand(io_)),
         retry_timer_(acceptor_.get_executor()),
-        context_{options_, handler_, cors_, proxies_, *clients_, [this] { return leaving_.load(); }} {}
+        context_{options_,
+                 handler_,
+                 cors_,
+                 proxies_,
+                 *clients_,
+                 [this] { return leaving_.load(); },
+                 [this] { return ended_.load(); }} {}
 
   void start();
   void closeAfterAnswers() { leaving_ = true; }
@@ -38,6 +44,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   const HttpServerOptions& options() const { return options_; }
   uint16_t port() const { return port_; }
+  const std::shared_ptr<ClientRegistry>& clients() const { return clients_; }
   size_t memoryUsed() const { return clients_->used(); }
 
  private:
@@ -72,7 +79,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   HttpConnectionContext context_;
   uint16_t port_ = 0;
   std::vector<std::thread> threads_;
-  std::atomic<bool> leaving_{false};  // answers end their connections
+  std::atomic<bool> leaving_{false};  // heads of answers say that their connections end
+  std::atomic<bool> ended_{false};    // no connection is accepted any more
   bool accepting_ = true;             // guarded by mutex_, like the next one
   bool stopped_ = false;              // no more connections are kept
 };
@@ -262,6 +270,7 @@ std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections(bool 
 
 void HttpServer::Impl::stopAccepting() {
   leaving_ = true;
+  ended_ = true;
   asio::post(acceptor_.get_executor(), [self = shared_from_this()] {
     error_code ignored;
     if (self->acceptor_.is_open()) self->acceptLast();
@@ -309,6 +318,7 @@ std::string HttpServer::url() const {
   const bool v6 = host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
 }
+std::shared_ptr<ClientRegistry> HttpServer::clients() const { return impl_->clients(); }
 size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }
 void HttpServer::closeAfterAnswers() { impl_->closeAfterAnswers(); }
 void HttpServer::stopAccepting() { impl_->stopAccepting(); }

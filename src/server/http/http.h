@@ -16,6 +16,8 @@
 
 namespace chorus::server {
 
+struct KeyRights;  // server/access/api_keys.h
+
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -28,6 +30,7 @@ struct HttpRequest {
   std::chrono::steady_clock::time_point received{};  // when it was completely received
   std::shared_ptr<Client> client;                    // the sender; may be null in tests
   ClientCharge memory;                               // for `body`
+  std::shared_ptr<const KeyRights> key = nullptr;    // set by the routes; null: the server has no keys
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lower_name) const;
@@ -104,6 +107,8 @@ class HttpServer {
   // "http://127.0.0.1:8000", IPv6 hosts in brackets.
   std::string url() const;
 
+  // The clients of the requests.
+  std::shared_ptr<ClientRegistry> clients() const;
   // Bytes charged to clients for bodies, parsed requests and unread answers.
   size_t memoryUsed() const;
 

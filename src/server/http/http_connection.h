@@ -31,7 +31,8 @@ struct HttpConnectionContext {
   const CorsPolicy& cors;
   const TrustedProxies& proxies;
   ClientRegistry& clients;
-  std::function<bool()> draining;
+  std::function<bool()> leaving;  // answers say that their connection ends
+  std::function<bool()> stopped;  // connections end after their answer, whatever its head says
 };
 
 // Runs on a strand of its own. It also reads while a handler works, in order to notice that the client disconnects.
@@ -117,7 +118,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
   void breakOff() noexcept;
-  bool keepAlive() const;
+  // Decides for the answer's head whether the connection stays open after it. A client that is told so may send its
+  // next request at once, so the connection then closes only when the server accepts no more.
+  bool promiseKeepAlive();
   void setAbortCallback(uint64_t serial, std::function<void()> callback);
 
   HttpConnectionContext context_;

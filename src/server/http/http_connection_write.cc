@@ -57,7 +57,7 @@ void HttpConnection::Exchange::beginStream(int status, std::string_view content_
     bool alive = true;
     connection_->send(serial_,
                       responseHead(status, content_type, chunked_ ? kChunkedLength : kLengthUntilClose,
-                                   connection_->keepAlive(), form_.request_id, headers),
+                                   connection_->promiseKeepAlive(), form_.request_id, headers),
                       false, true, alive);
   } catch (...) {
     connection_->breakOff();
@@ -94,7 +94,10 @@ void HttpConnection::Exchange::onAbort(std::function<void()> callback) {
   connection_->setAbortCallback(serial_, std::move(callback));
 }
 
-bool HttpConnection::keepAlive() const { return request_keeps_alive_ && !overrun_ && !context_.draining(); }
+bool HttpConnection::promiseKeepAlive() {
+  if (overrun_ || context_.leaving()) request_keeps_alive_ = false;
+  return request_keeps_alive_;
+}
 
 // The caller holds mutex_.
 void HttpConnection::queue(std::string_view head, std::string body, bool last) {
@@ -143,8 +146,8 @@ void HttpConnection::respond(uint64_t serial, const ErrorForm& form, bool head_o
     }
     response.headers.insert(response.headers.end(), answer_headers_.begin(), answer_headers_.end());
     const std::string head =
-        responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()), keepAlive(),
-                     form.request_id, response.headers);
+        responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()),
+                     promiseKeepAlive(), form.request_id, response.headers);
     return queue(head, head_only ? std::string() : std::move(response.body), true);
   } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
@@ -227,7 +230,7 @@ void HttpConnection::finishResponse() {
     std::lock_guard lock(mutex_);
     dropped.swap(abortCallback_);
   }
-  if (!keepAlive()) return linger();
+  if (!request_keeps_alive_ || overrun_ || context_.stopped()) return linger();
   expectRequest();
 }
 

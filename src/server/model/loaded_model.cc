@@ -25,7 +25,8 @@ size_t adapterTextBytes(const ServeOptions& options) {
 }
 
 executor::KvReuseScope reuseScope(const ServeOptions& options) {
-  const std::string scope = options.kv_reuse_scope.empty() ? "all" : options.kv_reuse_scope;
+  const bool has_keys = !options.api_key.empty() || !options.api_keys_file.empty();
+  const std::string scope = !options.kv_reuse_scope.empty() ? options.kv_reuse_scope : has_keys ? "client" : "all";
   using Scope = executor::KvReuseScope;
   log::info("KV blocks are shared between requests of {} (--kv_reuse_scope {}), and by cache_salt",
             scope == "client"    ? "one client"

@@ -42,7 +42,7 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request, W
 ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, const ChatRequest& chat,
                             WorkMeter& meter) {
   ChatPrompt prompt;
-  prompt.model = chooseModel(context.models, chat.options.model, chat.options.adapters);
+  prompt.model = chooseModel({context.models, request.key}, chat.options.model, chat.options.adapters);
   request.body = std::string();  // not before: after TextPending the body is parsed again
   request.memory.release();
   checkTemplate(context, *prompt.model, chat.rendering);

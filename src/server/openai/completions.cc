@@ -98,7 +98,7 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       WorkMeter& meter) {
   ClientCharge memory(request.client);
   CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.max_choices);
-  const auto model = chooseModel(context.models, parsed.options.model, parsed.options.adapters);
+  const auto model = chooseModel({context.models, request.key}, parsed.options.model, parsed.options.adapters);
   request.body = std::string();  // not before: after TextPending the body is parsed again
   request.memory.release();
 

@@ -38,7 +38,7 @@ std::vector<AdapterTerm> parseAdapterTerms(const FieldReader& fields) {
   return terms;
 }
 
-std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const std::string& model,
+std::shared_ptr<const ServedModel> chooseModel(const ModelView& models, const std::string& model,
                                                const std::vector<AdapterTerm>& terms) {
   auto named = models.find(model);
   if (!named) throw ApiError::modelNotFound(model);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "server/model/model_catalog.h"
+#include "server/access/model_view.h"
 #include "server/openai/request_json.h"
 
 namespace chorus::server {
@@ -30,7 +30,7 @@ struct TextPending {
 // composition has the terms' adapters with their weights, in their order. Throws ApiError: 404 for an unknown name, 400
 // if `model` cannot be composed or a term is not an adapter. Throws TextPending if an adapter's text is not read
 // yet.
-std::shared_ptr<const ServedModel> chooseModel(const ModelCatalog& models, const std::string& model,
+std::shared_ptr<const ServedModel> chooseModel(const ModelView& models, const std::string& model,
                                                const std::vector<AdapterTerm>& terms);
 
 }  // namespace chorus::server

@@ -49,7 +49,7 @@ OrderedJson permission(const ServedModel& model) {
 }
 
 // NIM's format: "root" is the base model, also for adapters, and "parent" is always null.
-OrderedJson describe(const ModelCatalog& models, const ServedModel& model) {
+OrderedJson describe(const ModelView& models, const ServedModel& model) {
   OrderedJson json = OrderedJson::object();
   json["id"] = model.name;
   json["object"] = "model";
@@ -63,13 +63,13 @@ OrderedJson describe(const ModelCatalog& models, const ServedModel& model) {
 
 }  // namespace
 
-HttpResponse listModels(const ModelCatalog& models) {
+HttpResponse listModels(const ModelView& models) {
   OrderedJson data = OrderedJson::array();
   for (const auto& model : models.list()) data.push_back(describe(models, *model));
   return {.body = toText(OrderedJson{{"object", "list"}, {"data", std::move(data)}})};
 }
 
-HttpResponse describeModel(const ModelCatalog& models, std::string_view encoded_name) {
+HttpResponse describeModel(const ModelView& models, std::string_view encoded_name) {
   const std::string name = percentDecode(encoded_name);
   const auto model = models.find(name);
   if (!model) throw ApiError::modelNotFound(name);

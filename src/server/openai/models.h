@@ -3,13 +3,13 @@
 
 #include <string_view>
 
+#include "server/access/model_view.h"
 #include "server/http/http.h"
-#include "server/model/model_catalog.h"
 
 namespace chorus::server {
 
-HttpResponse listModels(const ModelCatalog& models);
+HttpResponse listModels(const ModelView& models);
 // encoded_name: the name as it is in the URL, percent-encoded. Throws ApiError model_not_found.
-HttpResponse describeModel(const ModelCatalog& models, std::string_view encoded_name);
+HttpResponse describeModel(const ModelView& models, std::string_view encoded_name);
 
 }  // namespace chorus::server

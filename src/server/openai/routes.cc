@@ -130,49 +130,84 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   std::atomic<TextWaits::Id> wait_ = 0;  // 0: none began
 };
 
-HttpResponse live(const ApiContext*, std::string_view) { return health("Service is live."); }
-HttpResponse ready(const ApiContext*, std::string_view) { return health("Service is ready."); }
-HttpResponse version(const ApiContext*, std::string_view) {
+HttpResponse live(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is live."); }
+HttpResponse ready(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is ready."); }
+HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) {
   return {.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})};
 }
-HttpResponse models(const ApiContext* context, std::string_view) { return listModels(context->models); }
-HttpResponse model(const ApiContext* context, std::string_view name) { return describeModel(context->models, name); }
-HttpResponse openApi(const ApiContext*, std::string_view) {
+HttpResponse models(const ApiContext* context, const HttpRequest& request, std::string_view) {
+  return listModels({context->models, request.key});
+}
+HttpResponse model(const ApiContext* context, const HttpRequest& request, std::string_view name) {
+  return describeModel({context->models, request.key}, name);
+}
+HttpResponse openApi(const ApiContext*, const HttpRequest&, std::string_view) {
   static const std::string text = toText(openApiDocument(describedRoutes()));
   return {.body = text};
 }
 
-HttpResponse page(const ApiContext*, std::string_view) { return pageResponse(); }
+HttpResponse page(const ApiContext*, const HttpRequest&, std::string_view) { return pageResponse(); }
 
 struct Route {
-  std::string_view path;   // one that ends in '/' is followed by a name, except the root
+  std::string_view path;  // one that ends in '/' is followed by a name, except the root
+  Access access;
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
   // One of these two is set. answer: the answer to GET and HEAD; context is null unless needs_model, name is what
   // follows `path`. work: prepares a POST in the intake.
-  HttpResponse (*answer)(const ApiContext* context, std::string_view name);
+  HttpResponse (*answer)(const ApiContext* context, const HttpRequest& request, std::string_view name);
   RequestWork work;
   RouteDescription about;  // for /openapi.json
 };
 
 constexpr std::string_view kRead = "GET, HEAD";
 constexpr Route kRoutes[] = {
-    {"/", false, kRead, page, nullptr, {.summary = "A page that asks several adapters at once", .answer = {}}},
-    {"/v1/health/live", false, kRead, live, nullptr, {.summary = "Whether the process answers", .answer = "Health"}},
-    {"/v1/health/ready", true, kRead, ready, nullptr, {.summary = "Whether requests are served", .answer = "Health"}},
-    {"/v1/version", false, kRead, version, nullptr, {.summary = "The versions of server and API", .answer = "Version"}},
-    {"/v1/models", true, kRead, models, nullptr, {.summary = "The models: base and adapters", .answer = "ModelList"}},
-    {"/v1/models/", true, kRead, model, nullptr, {.summary = "One model", .answer = "Model"}},
-    {"/v1/completions", true, "POST", nullptr, handleCompletion, kCompletionRoute},
-    {"/v1/chat/completions", true, "POST", nullptr, handleChat, kChatRoute},
-    {"/v1/responses", true, "POST", nullptr, handleResponse, kResponseRoute},
-    {"/v1/messages", true, "POST", nullptr, handleMessages, kMessagesRoute},
-    {"/v1/messages/count_tokens", true, "POST", nullptr, handleCountTokens, kCountTokensRoute},
-    {"/tokenize", true, "POST", nullptr, handleTokenize, kTokenizeRoute},
-    {"/v1/tokenize", true, "POST", nullptr, handleTokenize, kTokenizeRoute},
-    {"/detokenize", true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
-    {"/v1/detokenize", true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
-    {"/openapi.json", false, kRead, openApi, nullptr, kOpenApiRoute},
+    {"/",
+     Access::kOpen,
+     false,
+     kRead,
+     page,
+     nullptr,
+     {.summary = "A page that asks several adapters at once", .answer_type = "text/html"}},
+    {"/v1/health/live",
+     Access::kOpen,
+     false,
+     kRead,
+     live,
+     nullptr,
+     {.summary = "Whether the process answers", .answer = "Health"}},
+    {"/v1/health/ready",
+     Access::kOpen,
+     true,
+     kRead,
+     ready,
+     nullptr,
+     {.summary = "Whether requests are served", .answer = "Health"}},
+    {"/v1/version",
+     Access::kInference,
+     false,
+     kRead,
+     version,
+     nullptr,
+     {.summary = "The versions of server and API", .answer = "Version"}},
+    {"/v1/models",
+     Access::kInference,
+     true,
+     kRead,
+     models,
+     nullptr,
+     {.summary = "The models: base and adapters", .answer = "ModelList"}},
+    {"/v1/models/", Access::kInference, true, kRead, model, nullptr, {.summary = "One model", .answer = "Model"}},
+    {"/v1/completions", Access::kInference, true, "POST", nullptr, handleCompletion, kCompletionRoute},
+    {"/v1/chat/completions", Access::kInference, true, "POST", nullptr, handleChat, kChatRoute},
+    {"/v1/responses", Access::kInference, true, "POST", nullptr, handleResponse, kResponseRoute},
+    {"/v1/messages", Access::kInference, true, "POST", nullptr, handleMessages, kMessagesRoute},
+    {"/v1/messages/count_tokens", Access::kInference, true, "POST", nullptr, handleCountTokens, kCountTokensRoute},
+    {"/tokenize", Access::kInference, true, "POST", nullptr, handleTokenize, kTokenizeRoute},
+    {"/v1/tokenize", Access::kInference, true, "POST", nullptr, handleTokenize, kTokenizeRoute},
+    {"/detokenize", Access::kInference, true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
+    {"/v1/detokenize", Access::kInference, true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
+    {"/openapi.json", Access::kInference, false, kRead, openApi, nullptr, kOpenApiRoute},
 };
 
 const Route* findRoute(std::string_view path) {
@@ -206,6 +241,12 @@ std::vector<DescribedRoute> describedRoutes() {
   return routes;
 }
 
+void Routes::requireKeys(std::shared_ptr<const ApiKeys> keys, std::shared_ptr<ClientRegistry> clients) {
+  const std::lock_guard lock(mutex_);
+  keys_ = std::move(keys);
+  clients_ = std::move(clients);
+}
+
 void Routes::serve(std::shared_ptr<const ApiContext> context) {
   std::lock_guard lock(mutex_);
   context_ = std::move(context);
@@ -228,15 +269,33 @@ void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
   }
 }
 
+void Routes::authorize(HttpRequest& request, Access needed) const {
+  std::shared_ptr<const ApiKeys> keys;
+  std::shared_ptr<ClientRegistry> clients;
+  {
+    const std::lock_guard lock(mutex_);
+    keys = keys_;
+    clients = clients_;
+  }
+  if (keys == nullptr || needed == Access::kOpen) return;
+  request.key = keys->authenticate(request);
+  if (needed == Access::kAdmin && !request.key->admin) {
+    throw ApiError::forbidden("This API key has no admin rights.", std::nullopt, "insufficient_permissions");
+  }
+  // The prefix keeps it apart from the clients that are addresses.
+  if (clients != nullptr) request.client = clients->find("key " + request.key->name);
+}
+
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
   const Route* route = findRoute(request.path);
+  authorize(request, route != nullptr ? route->access : Access::kInference);
   if (route == nullptr || (route->answer == page && !has_page_)) throw ApiError::notFound(request.method, request.path);
   if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
   if (leaving_ && route->answer == ready) throw ApiError::unavailable("The server is shutting down.");
   const auto context = route->needs_model ? readyContext() : nullptr;
   if (route->answer != nullptr) {
     const std::string_view name = std::string_view(request.path).substr(route->path.size());
-    return exchange->respond(unlessCached(request, route->answer(context.get(), name)));
+    return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));
   }
   checkContentType(request);
   const auto preparation = std::make_shared<Preparation>(context, route->work, std::move(request), exchange);

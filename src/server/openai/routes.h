@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "server/access/api_keys.h"
 #include "server/http/http.h"
 #include "server/model/api_context.h"
 #include "server/openai/openapi.h"
@@ -21,6 +22,13 @@ using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
 // All routes, for /openapi.json.
 std::vector<DescribedRoute> describedRoutes();
 
+// Who may use a route, if the server has API keys.
+enum class Access {
+  kOpen,       // everybody
+  kInference,  // any key
+  kAdmin       // keys with admin rights
+};
+
 class Routes {
  public:
   // has_page: whether "/" answers with the page for browsers (src/server/page/page.h).
@@ -32,6 +40,9 @@ class Routes {
   // The model is loaded: from now on requests are served. What the context refers to must live until the last request
   // has ended.
   void serve(std::shared_ptr<const ApiContext> context);
+  // From now on requests need one of these keys. clients: each key is one client of this registry; null: clients stay
+  // the addresses.
+  void requireKeys(std::shared_ptr<const ApiKeys> keys, std::shared_ptr<ClientRegistry> clients);
   // From now on the server is not ready, so that proxies send no more requests. Those that arrive are still served.
   void leave() { leaving_ = true; }
   // From now on new work is refused with status 503.
@@ -39,12 +50,16 @@ class Routes {
 
  private:
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
+  // Sets the request's key and client. Throws ApiError (401, 403).
+  void authorize(HttpRequest& request, Access needed) const;
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 
   const bool has_page_;
-  mutable std::mutex mutex_;  // guards context_
+  mutable std::mutex mutex_;  // guards the three members below
   std::shared_ptr<const ApiContext> context_;
+  std::shared_ptr<const ApiKeys> keys_;  // null: none are needed
+  std::shared_ptr<ClientRegistry> clients_;
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
 };

@@ -108,7 +108,7 @@ void handleTokenize(const ApiContext& context, HttpRequest& request, const std::
   parsed.chat.options.model = modelName(context, parsed.model);
   ChatPrompt prompt;
   if (parsed.prompt) {
-    prompt.model = chooseModel(context.models, parsed.chat.options.model, {});
+    prompt.model = chooseModel({context.models, request.key}, parsed.chat.options.model, {});
     prompt.text = std::move(*parsed.prompt);
   } else {
     prompt = renderChatPrompt(context, request, parsed.chat, meter);
@@ -132,7 +132,7 @@ void handleDetokenize(const ApiContext& context, HttpRequest& request, const std
                       WorkMeter& meter) {
   ClientCharge memory(request.client);
   const DetokenizeRequest parsed = parseDetokenizeRequest(request.body, meter, memory);
-  const auto model = chooseModel(context.models, modelName(context, parsed.model), {});
+  const auto model = chooseModel({context.models, request.key}, modelName(context, parsed.model), {});
   const int32_t vocab = std::max(model->text->vocabSize(), context.engine.vocabSize());
   for (const int32_t token : parsed.tokens) {
     if (token < vocab) continue;

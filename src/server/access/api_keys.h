@@ -1,0 +1,55 @@
+// API keys and what each may do.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/http.h"
+
+namespace chorus::server {
+
+// Immutable. A key without a list of adapters may use all of them.
+struct KeyRights {
+  std::string name;    // of the key, for logs and for fair shares; never the key itself
+  bool admin = false;  // may use the routes that load and remove adapters
+  bool base = true;    // may use the base model
+  bool all_adapters = true;
+  std::vector<std::string> adapters;  // if not all: names, in which '*' stands for any characters
+
+  bool mayUseAdapter(std::string_view adapter) const;
+};
+
+// Immutable and thread-safe. Keys are kept as SHA-256 digests.
+class ApiKeys {
+ public:
+  // Parses the text of --api_keys_file, which is YAML or JSON:
+  //   keys:
+  //     - name: legal
+  //       key: sk-...          # or key_sha256: 64 hexadecimal digits
+  //       adapters: [contracts, "court-*"]
+  //       base: false
+  //       admin: false
+  // Only name and one form of the key are required. Throws Error that names source and entry: kCorrupt for malformed
+  // text, kInvalidArgument for unknown or wrong fields, short keys, names or keys that are there twice, and for a file
+  // without keys.
+  static ApiKeys parse(std::string_view text, std::string_view source);
+  // One key with all rights (--api_key). Throws Error(kInvalidArgument) if it is too short.
+  static ApiKeys single(std::string_view key);
+  static constexpr size_t kMinKeyBytes = 8;
+
+  // The rights of the key that the request presents, in `authorization: Bearer KEY` or `x-api-key: KEY`. Compares with
+  // every key in constant time. Throws ApiError (401) without a known key.
+  std::shared_ptr<const KeyRights> authenticate(const HttpRequest& request) const;
+  size_t size() const { return keys_.size(); }
+
+ private:
+  struct Key {
+    std::string digest;  // SHA-256 in lower-case hexadecimal digits
+    std::shared_ptr<const KeyRights> rights;
+  };
+  std::vector<Key> keys_;
+};
+
+}  // namespace chorus::server

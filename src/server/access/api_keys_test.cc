@@ -1,0 +1,88 @@
+#include "server/access/api_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "base/testing/error_of.h"
+#include "server/errors.h"
+
+namespace chorus::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+HttpRequest with(const std::string& header, const std::string& value) {
+  HttpRequest request;
+  request.headers = {{header, value}};
+  return request;
+}
+
+std::string nameOf(const ApiKeys& keys, const HttpRequest& request) {
+  try {
+    return keys.authenticate(request)->name;
+  } catch (const ApiError& e) {
+    return std::to_string(e.status());
+  }
+}
+
+std::string refusal(std::string_view text) {
+  return errorOf([&] { ApiKeys::parse(text, "keys.yaml"); });
+}
+
+TEST(ApiKeys, AreFoundByEitherHeader) {
+  Sha256 hash;
+  hash.update("second-key");
+  const ApiKeys keys = ApiKeys::parse(
+      "keys:\n"
+      "  - {name: first, key: first-key-1, admin: true}\n"
+      "  - {name: second, key_sha256: \"" +
+          hash.hex() + "\", base: no, adapters: [legal, \"court-*\"]}\n",
+      "keys.yaml");
+  EXPECT_EQ(nameOf(keys, with("authorization", "Bearer first-key-1")), "first");
+  EXPECT_EQ(nameOf(keys, with("authorization", "bearer   first-key-1")), "first");
+  EXPECT_EQ(nameOf(keys, with("x-api-key", "second-key")), "second");
+  for (const char* wrong : {"Bearer first-key-2", "Bearer first-key-1 ", "Bearer ", "Bearer", "Basic first-key-1",
+                            "first-key-1", "Bearer FIRST-KEY-1"}) {
+    EXPECT_EQ(nameOf(keys, with("authorization", wrong)), "401") << wrong;
+  }
+  EXPECT_EQ(nameOf(keys, HttpRequest()), "401");
+  const auto first = keys.authenticate(with("x-api-key", "first-key-1"));
+  EXPECT_TRUE(first->admin && first->base && first->mayUseAdapter("anything"));
+  const auto second = keys.authenticate(with("x-api-key", "second-key"));
+  EXPECT_FALSE(second->admin || second->base);
+}
+
+TEST(ApiKeys, PatternsNameAdapters) {
+  KeyRights rights{.all_adapters = false, .adapters = {"legal", "court-*", "*-v?", "a*b*c"}};
+  for (const char* name : {"legal", "court-", "court-7", "x-v?", "abc", "aXbYc", "abcbc"})
+    EXPECT_TRUE(rights.mayUseAdapter(name)) << name;
+  for (const char* name : {"", "legal2", "Legal", "court", "x-v1", "ab", "abcd"})
+    EXPECT_FALSE(rights.mayUseAdapter(name)) << name;
+  rights.adapters = {std::string(2000, '*') + "b"};
+  EXPECT_FALSE(rights.mayUseAdapter(std::string(2000, 'a'))) << "in linear time";
+  rights.adapters = {};
+  EXPECT_FALSE(rights.mayUseAdapter("legal"));
+}
+
+TEST(ApiKeys, FaultsOfAFileAreNamed) {
+  EXPECT_THAT(refusal(""), HasSubstr("keys.yaml: expected 'keys:'"));
+  EXPECT_THAT(refusal("keys: []"), HasSubstr("1 to"));
+  EXPECT_THAT(refusal("keys:\n- x"), HasSubstr("keys[0]: expected a mapping"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: long-enough, adapter: [x]}]"), HasSubstr("keys[0]: a field other than"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: 123456789}]"), HasSubstr("'key' must be a text"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: short}]"), HasSubstr("8 to 4096 characters"));
+  EXPECT_THAT(refusal("keys: [{name: a}]"), HasSubstr("either 'key' or 'key_sha256'"));
+  EXPECT_THAT(refusal("keys: [{key: long-enough}]"), HasSubstr("'name'"));
+  EXPECT_THAT(refusal("keys: [{name: a, key_sha256: abc}]"), HasSubstr("64 hexadecimal digits"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: long-enough, admin: 1}]"), HasSubstr("'admin' must be true or false"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: long-enough, adapters: all}]"), HasSubstr("list of names"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: long-enough}, {name: a, key: long-enough-2}]"),
+              HasSubstr("the name 'a' is there twice"));
+  EXPECT_THAT(refusal("keys: [{name: a, key: long-enough}, {name: b, key: long-enough}]"),
+              HasSubstr("a key is there twice"));
+  EXPECT_THAT(errorOf([] { ApiKeys::single("short"); }), HasSubstr("--api_key"));
+}
+
+}  // namespace
+}  // namespace chorus::server
