@@ -9,7 +9,7 @@ import llama_goldens as llama
 VARIANTS = {
     # One KV head as in gemma-2b, attention wider than the hidden size, tied embeddings.
     "gemma": dict(
-        dtype="bfloat16", old_config=True, model=transformers.GemmaForCausalLM, targets=llama.ALL,
+        dtype="float32", old_config=True, model=transformers.GemmaForCausalLM, targets=llama.ALL,
         round_weights=gemma2.round_weights,
         config=transformers.GemmaConfig(**llama.BASE, hidden_size=36, num_attention_heads=3, num_key_value_heads=1,
                                         head_dim=14, intermediate_size=58, vocab_size=21,

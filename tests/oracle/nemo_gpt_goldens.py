@@ -43,7 +43,7 @@ VARIANTS = {
     # The structure of Nemotron-4.
     "nemotron": dict(
         vocabulary=32, padded=32, adapts_all=True,
-        config=dict(mcore_gpt=True, num_layers=4, hidden_size=28, ffn_hidden_size=46, num_attention_heads=4, num_query_groups=2,
+        config=dict(mcore_gpt=True, num_layers=4, hidden_size=32, ffn_hidden_size=46, num_attention_heads=4, num_query_groups=2,
                     max_position_embeddings=64, activation="squared-relu", normalization="layernorm1p", layernorm_epsilon=1e-5,
                     bias=False, position_embedding_type="rope", rotary_percentage=0.5,
                     share_embeddings_and_output_weights=False)),
