@@ -243,25 +243,27 @@ class Page(unittest.TestCase):
 
     def test_the_batch_and_the_caches_are_drawn(self):
         state = {"max_batch_size": 4, "waiting": 2,
-                 "sequences": [{"model": "roman", "phase": "generation"}, {"model": "roman", "phase": "context"},
-                               {"model": HOSTILE, "phase": "generation"}],
+                 "sequences": [{"model": "roman", "phase": "generation", "in_step": True},
+                               {"model": "roman", "phase": "context", "in_step": True},
+                               {"model": HOSTILE, "phase": "generation", "in_step": False}],
                  "kv_cache": {"total_blocks": 100, "used_blocks": 25, "cached_blocks": 50},
                  "adapter_cache": {"used_bytes": 3 << 20, "total_bytes": 12 << 20, "adapters": [
-                     {"name": "roman", "in_use": 2, "bytes": 2 << 20}, {"name": HOSTILE, "in_use": 0, "bytes": 1 << 20}]}}
+                     {"name": "roman", "in_use": 2, "bytes": 2 << 20, "state": "device"},
+                         {"name": HOSTILE, "in_use": 0, "bytes": 1 << 20, "state": "host"}]}}
         answers = f"(() => {{ const real = fetch; window.fetch = (path, o) => path === 'v1/batch' ? Promise.resolve(" \
                   f"new Response({json.dumps(json.dumps(state))})) : real(path, o); }})()"
         script = browser.call("Page.addScriptToEvaluateOnNewDocument", source=answers)["identifier"]
         browser.open(server.url + "/")
         browser.wait("!document.querySelector('#live').hidden")
         browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
-        self.assertEqual(text("#live-text"), "3 sequences share the step; 2 wait.")
+        self.assertEqual(text("#live-text"), "2 sequences share the step; 2 wait.")
         self.assertEqual(browser.run("[...document.querySelectorAll('#batch i')].map((i) => i.className)"),
-                         ["", "context", "", "empty"])
+                         ["", "context", "paused", "empty"])
         self.assertEqual(browser.run("[...document.querySelectorAll('#batch-legend li')].map((i) => i.textContent)"),
                          [f"{HOSTILE}: 1", "roman: 2"])
         self.assertIn("25 blocks in use, 50 kept for reuse, 25 free", text("#caches"))
         self.assertIn("Adapter cache: 3.0 MiB of 12 MiB", text("#caches"))
-        self.assertIn(f"{HOSTILE}: idle, 1.0 MiB", text("#caches"))
+        self.assertIn(f"{HOSTILE}: idle, host, 1.0 MiB", text("#caches"))
         widths = browser.run("[...document.querySelectorAll('#caches .bar i')].map((i) => i.style.width)")
         self.assertEqual(widths, ["25%", "50%", "25%", "0%"])
         self.assertEqual(browser.run("document.querySelectorAll('img').length"), 0)

@@ -356,13 +356,14 @@
     const squares = [];
     for (const sequence of batch.sequences) {
       counts.set(sequence.model, (counts.get(sequence.model) || 0) + 1);
-      squares.push(coloured(make('i', {class: sequence.phase === 'context' ? 'context' : null}), sequence.model));
+      const kind = !sequence.in_step ? 'paused' : sequence.phase === 'context' ? 'context' : null;
+      squares.push(coloured(make('i', {class: kind}), sequence.model));
     }
     for (let i = squares.length; i < Math.min(batch.max_batch_size, 256); ++i) squares.push(make('i', {class: 'empty'}));
     byId('batch').replaceChildren(...squares);
     byId('batch-legend').replaceChildren(...[...counts].sort().map(([name, count]) =>
       coloured(make('li', {}, `${name}: ${count}`), name)));
-    const running = batch.sequences.length;
+    const running = batch.sequences.filter((sequence) => sequence.in_step).length;
     byId('live-text').textContent =
       `${running === 0 ? 'No sequence runs' : running === 1 ? '1 sequence runs' : `${running} sequences share the step`}; ` +
       `${batch.waiting} wait.`;
@@ -370,7 +371,7 @@
 
   const showCaches = (batch) => {
     const kv = batch.kv_cache;
-    const free = kv.total_blocks - kv.used_blocks - kv.cached_blocks;
+    const free = Math.max(0, kv.total_blocks - kv.used_blocks - kv.cached_blocks);
     const parts = [barOf('KV cache', kv.used_blocks, kv.cached_blocks, kv.total_blocks,
       `${kv.used_blocks} blocks in use, ${kv.cached_blocks} kept for reuse, ${free} free`)];
     const cache = batch.adapter_cache;
@@ -378,7 +379,7 @@
       parts.push(barOf('Adapter cache', cache.used_bytes, 0, cache.total_bytes,
         `${mebibytes(cache.used_bytes)} of ${mebibytes(cache.total_bytes)}`));
       parts.push(make('ul', {class: 'names'}, ...cache.adapters.map((adapter) => coloured(
-        make('li', {class: adapter.in_use ? null : 'idle'}, `${adapter.name}: ${adapter.in_use ? 'in use' : 'idle'}, ${mebibytes(adapter.bytes)}`),
+        make('li', {class: adapter.in_use ? null : 'idle'}, `${adapter.name}: ${adapter.in_use ? 'in use' : 'idle'}, ${adapter.state}, ${mebibytes(adapter.bytes)}`),
         adapter.name))));
     }
     byId('caches').replaceChildren(...parts);
