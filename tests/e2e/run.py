@@ -36,6 +36,7 @@ def main():
     import test_fields
     import test_lifecycle
     import test_messages
+    import test_one_key
     import test_openapi
     import test_proxy
     import test_refusals
@@ -47,9 +48,7 @@ def main():
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_access, test_answers, test_sampling, test_streams, test_templates, test_fields,
-                   test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
-                   test_lifecycle, test_starting, test_configuration, test_proxy, test_bench):
+                   test_access, test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]
