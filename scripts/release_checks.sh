@@ -30,5 +30,7 @@ step hostile_asan scripts/hostile.sh --all --sanitized
 step e2e_asan scripts/e2e.sh --sanitized
 step page scripts/page.sh
 step packaging scripts/packaging.sh
+step traces scripts/traces.sh 3600 "$(date +%s)"
+step planted_traces tests/traces/planted.py
 step soak scripts/soak.sh
 exit $failed

@@ -33,6 +33,7 @@ def main():
     import test_bench
     import test_composition
     import test_configuration
+    import test_conformance
     import test_fields
     import test_lifecycle
     import test_messages
@@ -42,13 +43,14 @@ def main():
     import test_refusals
     import test_responses
     import test_sampling
+    import test_soak
     import test_starting
     import test_streams
     import test_templates
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-                   test_access, test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_bench):
+                   test_access, test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance, test_soak, test_bench):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

@@ -7,10 +7,9 @@ import time
 BASE = "base"  # the label and the name of the base model
 
 
-
 def status_of(error):
     """The status that the error of a stream would have without the stream."""
-    known = {"model_not_found": 404, "conflict": 409, "overloaded": 429, "unavailable": 503}
+    known = {"model_not_found": 404, "conflict": 409, "overloaded": 429, "adapter_cache_full": 429, "unavailable": 503}
     return known.get(error["code"], 400 if error["type"] == "invalid_request_error" else 500)
 
 
@@ -27,6 +26,7 @@ class Answer:
         self.choices = {}  # index -> parts
         self.usage = None
         self.begin = self.end = 0.0
+        self.first = None  # when the first event of a stream came
 
     def canonical(self):
         """Everything that the weights and the request determine. Numbers have the digits that the server wrote."""
@@ -116,6 +116,7 @@ def read_stream(response, answer, leave_after):
             answer.status = status_of(event["error"])
             answer.error, answer.retry_s = event["error"]["message"], 0.1
             continue
+        answer.first = answer.first or time.monotonic()
         answer.add(event)
         if leave_after is not None and time.monotonic() - answer.begin > leave_after:
             answer.left = True

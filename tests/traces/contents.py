@@ -25,6 +25,7 @@ CONTENTS = {
     "rank-8": {"rank": 8, "seed": 2, "modules": ["q_proj", "v_proj", "down_proj"]},
     "rank-8-other": {"rank": 8, "seed": 3, "modules": ["q_proj", "v_proj", "down_proj"]},
     "rank-16": {"rank": 16, "seed": 4},
+    "rank-32-wide": {"rank": 32, "seed": 12},
     "rank-32": {"rank": 32, "seed": 5, "modules": ["k_proj", "o_proj", "up_proj"], "rslora": True},
     "ranks-mixed": {"rank": 4, "seed": 6, "modules": ["q_proj", "gate_proj", "up_proj"], "ranks": {"gate_proj": 12}},
     "dora-4": {"rank": 4, "seed": 7, "modules": ["v_proj", "o_proj"], "dora": True},
@@ -33,6 +34,7 @@ CONTENTS = {
     "tokens-trained": {"rank": 4, "seed": 11, "modules": ["q_proj"], "trains_tokens": list(range(10, 200, 3))},
     "template": {"rank": 8, "seed": 10, "modules": ["k_proj", "v_proj"], "template": True},
 }
+LARGE = ["german", "rank-16", "rank-32-wide", "sum"]  # few of them fit in the caches that are drawn
 LINEARS = {"q_proj": "self_attn", "k_proj": "self_attn", "v_proj": "self_attn", "o_proj": "self_attn",
            "gate_proj": "mlp", "up_proj": "mlp", "down_proj": "mlp"}
 MAX_RANK = 32
@@ -86,6 +88,11 @@ def write_content(label, base, demo_adapters, directory):
     if "demo" in spec:
         shutil.copytree(demo_adapters / spec["demo"], directory)
         return
+    write_adapter(spec, base, directory)
+
+
+def write_adapter(spec, base, directory):
+    """Writes an adapter by its parameters."""
     directory.mkdir(parents=True)
     config = json.loads((base / "config.json").read_text())
     modules = spec.get("modules", list(LINEARS))

@@ -17,7 +17,7 @@ import json
 import random
 import time
 
-from contents import CONTENTS, MAX_RANK, composable
+from contents import CONTENTS, LARGE, MAX_RANK, composable
 
 NAMES = ["ada", "bob", "cleo", "dan", "eve", "fay"]
 WORDS = ["two", "red", "dogs", "seven", "cats", "house", "and", "five", "the", "sum", "of", "nine", "blue", "birds", "a"]
@@ -59,7 +59,7 @@ def words(rng, low, high):
 
 
 def draw_server(rng):
-    held = rng.choice([2, 3, 4, 8])
+    held = rng.choice([2, 2, 3, 4, 8])
     flags = {"max_batch_size": rng.choice([2, 4, 8, 16, 64]), "kv_cache_max_tokens": rng.choice([1536, 2048, 4096, 32768]),
              "max_num_tokens": rng.choice([64, 256, 2048]), "max_cpu_loras": held,
              "max_gpu_loras": rng.randint(2, held), "kv_reuse_scope": rng.choice(["all", "adapter", "client"]),
@@ -131,7 +131,7 @@ def draw(seed):
     """The trace of a seed, which is any string. It takes a few seconds to play."""
     rng = random.Random(seed)
     names = NAMES[:rng.randint(2, len(NAMES))]
-    labels = list(CONTENTS)
+    labels = rng.choice([list(CONTENTS), list(CONTENTS), LARGE])
     start = {name: rng.choice(labels) for name in names if rng.random() < 0.8}
     held = dict(start)
     prefixes = [words(rng, 20, 60) for _ in range(3)]

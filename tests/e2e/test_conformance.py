@@ -1,0 +1,316 @@
+"""What the openai package relies on: types of answers and errors, headers, retries, timeouts, both clients."""
+
+import asyncio
+import json
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import openai
+import pydantic
+
+import setting
+from server_process import TIME_SCALE, ServerProcess
+
+ASK = {"model": "base", "prompt": "two dogs", "max_tokens": 4, "temperature": 0}
+CHAT = {"model": "base", "messages": [{"role": "user", "content": "two dogs"}], "max_tokens": 4, "temperature": 0}
+LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "extra_body": {"ignore_eos": True}}
+
+
+class Forwarding:
+    """A proxy in front of the shared server. The first answers are errors of the tests' choice, and all requests are counted."""
+
+    def __init__(self, *errors):
+        """errors: status and headers of each."""
+        self.errors = list(errors)
+        self.headers = []  # of each request
+        self.times = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.headers.append(dict(self.headers.items()))
+                outer.times.append(time.monotonic())
+                if outer.errors:
+                    status, headers = outer.errors.pop(0)
+                    answer = b'{"error":{"message":"again","type":"t","param":null,"code":null}}'
+                else:
+                    status, headers, parsed = setting.shared_server().request("POST", self.path, body)
+                    headers = {"content-type": "application/json"}
+                    answer = json.dumps(parsed).encode()
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(answer))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def headers_of_refusal(server, body, path="/v1/completions"):
+    """Status and the headers that clients follow."""
+    status, headers, _ = server.request("POST", path, body)
+    return status, {name: headers[name] for name in ("retry-after", "retry-after-ms", "x-should-retry") if name in headers}
+
+
+class Types(unittest.TestCase):
+    """Answers are valid objects of the package's strict types, without a field that is missing."""
+
+    # The package's types do not admit these nulls, which OpenAI's own service sends: the end of a choice that goes on, and
+    # the log probability of an echoed prompt's first token.
+    NULLS = (("finish_reason",), ("logprobs", "token_logprobs", 0))
+
+    def valid(self, answer):
+        try:
+            checked = type(answer).model_validate(answer.model_dump(exclude_unset=True), strict=True)
+            self.assertEqual(checked.model_dump(), answer.model_dump())
+        except pydantic.ValidationError as error:
+            for fault in error.errors():
+                self.assertIn(fault["loc"][2:], self.NULLS, fault)
+                self.assertIsNone(fault["input"], fault)
+
+    def test_completions(self):
+        client = setting.client()
+        for more in ({}, {"logprobs": 3}, {"n": 2, "best_of": 3, "temperature": 1, "seed": 1}, {"echo": True, "logprobs": 0},
+                     {"stop": ["e", "o"]}):
+            with self.subTest(more):
+                answer = client.completions.create(**{**ASK, **more})
+                self.valid(answer)
+                self.assertLess(abs(answer.created - time.time()), 60 * TIME_SCALE)
+                self.assertTrue(all(choice.finish_reason in ("stop", "length") for choice in answer.choices))
+
+    def test_completions_of_a_stream(self):
+        for more in ({}, {"logprobs": 3}, {"n": 2, "temperature": 1, "seed": 1}):
+            for chunk in setting.client().completions.create(**{**ASK, **more}, stream=True):
+                self.valid(chunk)
+
+    def test_chat(self):
+        client = setting.client()
+        for more in ({}, {"logprobs": True, "top_logprobs": 3}, {"n": 2, "temperature": 1, "seed": 1}, {"stop": "e"}):
+            with self.subTest(more):
+                self.valid(client.chat.completions.create(**{**CHAT, **more}))
+                chunks = list(client.chat.completions.create(**{**CHAT, **more}, stream=True,
+                                                             stream_options={"include_usage": True}))
+                for chunk in chunks:
+                    self.valid(chunk)
+                self.assertEqual(len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}), 1)
+
+    def test_models(self):
+        for model in setting.client().models.list():
+            self.valid(model)
+            self.valid(setting.client().models.retrieve(model.id))
+        with self.assertRaises(openai.NotFoundError):
+            setting.client().models.retrieve("nobody")
+
+    def test_stream_helper_puts_the_answer_together(self):
+        client = setting.client()
+        # The helper raises an error for answers that max_tokens ends.
+        chat = {**CHAT, "messages": [{"role": "user", "content": setting.expected(1)[0]["prompt"]}], "max_tokens": 64}
+        whole = client.chat.completions.create(**chat, logprobs=True)
+        with client.chat.completions.stream(**chat, logprobs=True) as stream:
+            kinds = {event.type for event in stream}
+            final = stream.get_final_completion()
+        self.assertIn("content.delta", kinds)
+        self.assertIn("content.done", kinds)
+        self.assertEqual(final.choices[0].message.content, whole.choices[0].message.content)
+        self.assertEqual(final.choices[0].finish_reason, whole.choices[0].finish_reason)
+        self.assertEqual([e.logprob for e in final.choices[0].logprobs.content],
+                         [e.logprob for e in whole.choices[0].logprobs.content])
+
+
+class Errors(unittest.TestCase):
+    def test_each_status_is_its_class(self):
+        client = setting.client()
+        for ask, kind, status in [
+                (lambda: client.completions.create(**{**ASK, "temperature": 9}), openai.BadRequestError, 400),
+                (lambda: client.chat.completions.create(**CHAT, extra_body={"chat_template": "x"}),
+                 openai.PermissionDeniedError, 403),
+                (lambda: client.completions.create(**{**ASK, "model": "nobody"}), openai.NotFoundError, 404),
+                (lambda: client.embeddings.create(model="base", input="x"), openai.NotFoundError, 404)]:
+            with self.assertRaises(kind) as caught:
+                ask()
+            error = caught.exception
+            self.assertEqual(error.status_code, status)
+            self.assertEqual(error.request_id, error.response.headers["x-request-id"])
+            self.assertEqual(set(error.body), {"message", "type", "param", "code"})
+            self.assertIsInstance(error.type, str)
+            self.assertIn(error.body["message"], str(error))
+
+    def test_an_error_of_a_stream_that_did_not_begin_has_its_status(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            list(setting.client().completions.create(**{**ASK, "prompt": [10**6]}, stream=True))
+        self.assertEqual(caught.exception.param, "prompt")
+
+    def test_closed_port_is_a_connection_error(self):
+        client = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="x", max_retries=0)
+        with self.assertRaises(openai.APIConnectionError):
+            client.completions.create(**ASK)
+
+
+class Responses(unittest.TestCase):
+    def test_raw_answers_have_headers(self):
+        raw = setting.client().completions.with_raw_response.create(**ASK)
+        self.assertEqual(raw.status_code, 200)
+        self.assertEqual(raw.headers["content-type"], "application/json")
+        self.assertEqual(raw.request_id, raw.headers["x-request-id"])
+        self.assertEqual(raw.parse().usage.completion_tokens, 4)
+        self.assertEqual(raw.parse().usage.total_tokens, raw.parse().usage.prompt_tokens + 4)
+
+    def test_request_ids(self):
+        answers = [setting.client().completions.create(**ASK) for _ in range(2)]
+        self.assertNotEqual(answers[0]._request_id, answers[1]._request_id)
+        named = setting.client().completions.create(**ASK, extra_headers={"x-request-id": "mine-7"})
+        self.assertEqual(named._request_id, "mine-7")
+
+    def test_streaming_response(self):
+        with setting.client().completions.with_streaming_response.create(**ASK, stream=True) as response:
+            self.assertTrue(response.headers["content-type"].startswith("text/event-stream"))
+            lines = [line for line in response.iter_lines() if line]
+        self.assertEqual(lines[-1], "data: [DONE]")
+
+    def test_bodies_may_have_fields_and_headers_of_clients(self):
+        client = setting.client(default_headers={"x-custom": "1"}, organization="org", project="project")
+        answer = client.completions.create(**ASK, user="someone", extra_query={"a": "b"})
+        self.assertEqual(answer.usage.completion_tokens, 4)
+
+    def test_timeouts_end_the_request(self):
+        client = setting.client().with_options(timeout=0.05)
+        with self.assertRaises(openai.APITimeoutError):
+            client.completions.create(**{**LONG, "n": 16})
+        self.assertEqual(setting.client().completions.create(**ASK).usage.completion_tokens, 4)
+
+
+class Retries(unittest.TestCase):
+    def test_retries_wait_as_the_server_says(self):
+        """The package tries again after 409, 429 and 503, with the wait of retry-after-ms."""
+        for status in (409, 429, 503):
+            with self.subTest(status), Forwarding(*[(status, {"retry-after-ms": "300", "retry-after": "9"})] * 2) as proxy:
+                answer = setting.client(proxy).with_options(max_retries=2).completions.create(**ASK)
+                self.assertEqual(answer.usage.completion_tokens, 4)
+                self.assertEqual(len(proxy.times), 3)
+                for before, after in zip(proxy.times, proxy.times[1:]):
+                    self.assertTrue(0.25 <= after - before <= 4 * TIME_SCALE, after - before)
+                self.assertEqual([h["x-stainless-retry-count"] for h in proxy.headers], ["0", "1", "2"])
+
+    def test_the_last_refusal_is_raised(self):
+        with Forwarding(*[(429, {"retry-after-ms": "1"})] * 3) as proxy:
+            with self.assertRaises(openai.RateLimitError):
+                setting.client(proxy).with_options(max_retries=1).completions.create(**ASK)
+            self.assertEqual(len(proxy.times), 2)
+
+    def test_refusals_that_pass_say_when(self):
+        """A full queue is 429 with a wait, and a client that retries gets its answer."""
+        arguments = [*setting.demo_arguments(), "--max_queue_size", "1", "--max_batch_size", "1"]
+        with ServerProcess(setting.chorus, arguments) as server:
+            client = setting.client(server)
+            streams = []
+            try:
+                for _ in range(8):
+                    streams.append(client.completions.create(**LONG, stream=True))
+            except openai.RateLimitError as error:
+                refused = error
+            self.assertEqual(refused.code, "overloaded")
+            status, headers = headers_of_refusal(server, ASK)
+            self.assertEqual(status, 429)
+            self.assertGreater(int(headers["retry-after-ms"]), 0)
+            self.assertGreater(int(headers["retry-after"]), 0)
+            threading.Timer(0.3, lambda: [stream.close() for stream in streams]).start()
+            answer = client.with_options(max_retries=20).completions.create(**ASK)
+            self.assertEqual(answer.usage.completion_tokens, 4)
+
+    def test_a_server_that_loads_is_503_until_it_answers(self):
+        server = ServerProcess(setting.chorus, setting.demo_arguments(), wait=False)
+        try:
+            server.wait_listening()
+            answer = setting.client(server).with_options(max_retries=20).completions.create(**ASK)
+            self.assertEqual(answer.usage.completion_tokens, 4)
+        finally:
+            server.stop()
+
+    def test_faults_of_the_request_are_not_tried_again(self):
+        for body, status in [({**ASK, "temperature": 9}, 400), ({**ASK, "model": "nobody"}, 404)]:
+            with Forwarding() as proxy:
+                with self.assertRaises(openai.APIStatusError) as caught:
+                    setting.client(proxy).with_options(max_retries=3).completions.create(**body)
+                self.assertEqual(caught.exception.status_code, status)
+                self.assertEqual(len(proxy.times), 1)
+
+    def test_a_request_timeout_is_final(self):
+        with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--request_timeout", "0.05"]) as server:
+            client = setting.client(server).with_options(max_retries=3)
+            begin = time.monotonic()
+            with self.assertRaises(openai.InternalServerError) as caught:
+                client.completions.create(**{**LONG, "n": 16})
+            self.assertEqual(caught.exception.status_code, 504)
+            self.assertEqual(caught.exception.response.headers["x-should-retry"], "false")
+            self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
+
+
+class Async(unittest.TestCase):
+    def client(self):
+        return openai.AsyncOpenAI(base_url=setting.shared_server().url + "/v1", api_key="x", max_retries=0,
+                                  timeout=60 * TIME_SCALE)
+
+    def test_everything_of_the_other_client(self):
+        async def main():
+            async with self.client() as client:
+                names = [model.id async for model in client.models.list()]
+                answer = await client.completions.create(**ASK)
+                chat = await client.chat.completions.create(**CHAT)
+                raw = await client.chat.completions.with_raw_response.create(**CHAT)
+                chunks = [chunk async for chunk in await client.chat.completions.create(**CHAT, stream=True)]
+                with self.assertRaises(openai.NotFoundError):
+                    await client.completions.create(**{**ASK, "model": "nobody"})
+                return names, answer, chat, raw, chunks
+        names, answer, chat, raw, chunks = asyncio.run(main())
+        self.assertEqual(names, ["base", *setting.adapter_names()])
+        self.assertEqual(answer.choices[0].text, setting.client().completions.create(**ASK).choices[0].text)
+        self.assertEqual(raw.parse().choices[0].message.content, chat.choices[0].message.content)
+        self.assertEqual("".join(c.delta.content or "" for chunk in chunks for c in chunk.choices),
+                         chat.choices[0].message.content)
+
+    def test_cancelled_tasks_free_their_places(self):
+        async def main():
+            async with self.client() as client:
+                tasks = [asyncio.create_task(client.completions.create(**{**LONG, "n": 8})) for _ in range(8)]
+                await asyncio.sleep(0.2)
+                for task in tasks:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+                begin = time.monotonic()
+                answer = await client.completions.create(**ASK)
+                return ended, answer, time.monotonic() - begin
+        ended, answer, seconds = asyncio.run(main())
+        self.assertTrue(all(isinstance(end, asyncio.CancelledError) for end in ended), ended)
+        self.assertEqual(answer.usage.completion_tokens, 4)
+        self.assertLess(seconds, 5 * TIME_SCALE)
+
+    def test_many_at_once_equal_one_by_one(self):
+        bodies = [{**ASK, "prompt": prompt, "model": model} for prompt in ("two dogs", "red cats", "a house")
+                  for model in ("base", *setting.adapter_names())]
+        alone = [setting.client().completions.create(**body).choices[0].text for body in bodies]
+
+        async def main():
+            async with self.client() as client:
+                answers = await asyncio.gather(*(client.completions.create(**body) for body in bodies * 4))
+                return [answer.choices[0].text for answer in answers]
+        self.assertEqual(asyncio.run(main()), alone * 4)
