@@ -82,10 +82,10 @@ class Soak:
         while not self.stop.is_set() and not self.faults:
             name, body = rng.choice(self.names), rng.choice(BODIES)
             sent = {**body, "model": name, "stream": True, "stream_options": {"include_usage": True}}
-            end = time.monotonic() + ANSWER_S
+            # A refused request does not queue, so chance alone decides when it finds room. It must when the load ends.
             while True:
                 answer = ask(server.host, server.port, sent, ANSWER_S, f"127.0.0.{1 + seed % 8}")
-                if answer.status != 429 or time.monotonic() > end:
+                if answer.status != 429 or time.monotonic() > self.end + ANSWER_S:
                     break
                 with self.lock:
                     self.counts["refusals"] += 1
@@ -104,13 +104,14 @@ class Soak:
         with self.server("--max_cpu_loras", 6, "--max_gpu_loras", 4, "--max_batch_size", 64, "--kv_cache_max_tokens",
                          16384, "--max_connections", 1024, "--adapter_overload", "reject") as server:
             read = bytes_read(server)
+            begin = time.monotonic()
+            self.end = begin + self.arguments.seconds
             clients = [threading.Thread(target=self.client, args=(server, i)) for i in range(self.arguments.streams)]
             for client in clients:
                 client.start()
-            begin = time.monotonic()
             middle = begin + min(120, self.arguments.seconds / 2)
             memory = None
-            while time.monotonic() < begin + self.arguments.seconds and not self.faults:
+            while time.monotonic() < self.end and not self.faults:
                 time.sleep(0.5)
                 if memory is None and time.monotonic() >= middle:
                     memory = kilobytes(server, "VmRSS")

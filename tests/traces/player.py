@@ -15,7 +15,7 @@ from timed_trace import server_arguments
 # Time after a change in which the earlier content may still be served: the interval of the scan, one second in which
 # files must not change, and the scan itself, on a busy machine.
 LAG_S = 6.0 * TIME_SCALE
-ANSWER_S = 60 * TIME_SCALE
+ANSWER_S = 180 * TIME_SCALE  # long, because the machine may be busy
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
 
