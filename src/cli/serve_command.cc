@@ -178,6 +178,13 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->add_option("--lora_modules", args->lora_modules,
                    "Adapters in vLLM's way, NAME=PATH ...: the same as a --lora_dir for each")
       ->check(namedDirectory());
+  serve->add_flag("--enable_admin", options.enable_admin,
+                  "Serve the routes that list, load and unload adapters; whoever reaches the port may use them");
+  serve
+      ->add_option("--lora_allowed_roots", options.lora_allowed_roots,
+                   "With --enable_admin, directories beneath which adapters may be loaded by path, besides the "
+                   "directories of adapters of --lora_dir")
+      ->delimiter(',');
   serve
       ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,
                    "Seconds between scans for new adapters; 0 or None: scan only at start")

@@ -79,6 +79,8 @@ void allowDescriptors(const ServeOptions& options) {
   }
 }
 
+bool isLoopback(const std::string& host) { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
+
 // Returns freed memory to the system when clients use at most half of what they used before, and keeps a reserve.
 class MemoryReturn {
  public:
@@ -184,6 +186,7 @@ void serve(const ServeOptions& options) {
   server.start();
   std::printf("listening on %s\n", server.url().c_str());
   std::fflush(stdout);
+  if (!isLoopback(options.host)) log::warn("--host {}: other machines can reach this server", options.host);
 
   ServiceManager manager;
   manager.loading();

@@ -21,9 +21,11 @@ struct ServeOptions {
 
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
-  std::string model_name;                      // empty: the directory's name
-  std::vector<AdapterPlace> lora_directories;  // as AdapterRoots takes them; empty: no adapters
-  int lora_refresh_seconds = 0;                // 0: only at start
+  std::string model_name;                       // empty: the directory's name
+  std::vector<AdapterPlace> lora_directories;   // as AdapterRoots takes them; empty: no adapters
+  int lora_refresh_seconds = 0;                 // 0: only at start
+  bool enable_admin = false;                    // routes that load and unload adapters
+  std::vector<std::string> lora_allowed_roots;  // directories from which they may load, besides lora_directories
   // What tenants that write to the adapter directories may do.
   std::string lora_refresh = "add";                // or sync: adapters whose directory is removed are dropped
   std::string lora_dir_links = "inside";           // or follow
@@ -70,5 +72,9 @@ struct ServeOptions {
 
   bool page = true;  // "/" answers with the page for browsers
 };
+
+inline bool servesAdapters(const ServeOptions& options) {
+  return !options.lora_directories.empty() || !options.lora_allowed_roots.empty();
+}
 
 }  // namespace chorus::server

@@ -29,6 +29,7 @@ def main():
     setting.demo = arguments.demo.resolve()
 
     import test_access
+    import test_adapter_routes
     import test_answers
     import test_bench
     import test_composition
@@ -50,7 +51,10 @@ def main():
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-                   test_access, test_answers, test_sampling, test_streams, test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi, test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance, test_soak, test_bench):
+    for module in (test_access, test_answers, test_sampling, test_streams, test_templates, test_fields,
+                   test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
+                   test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance,
+                   test_adapter_routes, test_bench, test_soak):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

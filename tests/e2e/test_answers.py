@@ -27,7 +27,7 @@ class Models(unittest.TestCase):
         self.assertEqual([model.id for model in models], ["base", *setting.adapter_names()])
         for model in models:
             self.assertEqual(model.object, "model")
-            self.assertEqual(model.owned_by, "chorus")
+            self.assertEqual(model.owned_by, "vllm")
             self.assertGreater(model.created, 0)
             self.assertEqual(model.model_extra["root"], "base")
             self.assertIsNone(model.model_extra["parent"])

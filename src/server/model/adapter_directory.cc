@@ -64,7 +64,7 @@ class AdapterDirectory::Warnings {
 
 AdapterDirectory::AdapterDirectory(const std::vector<AdapterPlace>& places, ModelCatalog& catalog, EngineClient& engine,
                                    LoadText loadText, const AdapterDirectoryOptions& options)
-    : roots_(places, options.links),
+    : roots_(places, options.links, options.allowed_roots),
       catalog_(catalog),
       engine_(engine),
       load_text_(std::move(loadText)),
@@ -72,11 +72,21 @@ AdapterDirectory::AdapterDirectory(const std::vector<AdapterPlace>& places, Mode
   roots_.warnOfNames();
 }
 
-std::shared_ptr<AdapterDirectory::Adapter> AdapterDirectory::adapterOf(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  auto& adapter = adapters_[name];
-  if (adapter == nullptr) adapter = std::make_shared<Adapter>();
-  return adapter;
+AdapterDirectory::LockedAdapter AdapterDirectory::lockAdapter(const std::string& name) {
+  while (true) {
+    LockedAdapter locked;
+    {
+      const std::lock_guard lock(mutex_);
+      auto& adapter = adapters_[name];
+      if (adapter == nullptr) adapter = std::make_shared<Adapter>();
+      locked.adapter = adapter;
+    }
+    locked.lock = std::unique_lock(locked.adapter->mutex);
+    // forgetEnded() may have erased it before it was locked.
+    const std::lock_guard lock(mutex_);
+    const auto found = adapters_.find(name);
+    if (found != adapters_.end() && found->second == locked.adapter) return locked;
+  }
 }
 
 AdapterDirectory::State AdapterDirectory::stateOf(const Directory& directory) const {
@@ -193,7 +203,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   registration->text = text;
   executor::AdapterFiles files;
   files.path = directory->path();
-  files.open = [this, name] { return roots_.open(name); };
+  files.open = roots_.opener(name);
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
   // If it was loaded before, its content is read now and compared by hash. Otherwise nothing of it is cached, and its
   // first load reads it.
@@ -232,24 +242,26 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
 }
 
 bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings) {
-  const auto adapter = adapterOf(name);
-  const std::lock_guard lock(adapter->mutex);
+  const auto [adapter, lock] = lockAdapter(name);
   const bool listed = adapter->listed;
   const bool without_text = listed && adapter->text == nullptr;
   std::string refused;
   try {
     if (isGone(name, false)) {
       if (!listed) {
+        adapter->withheld = false;
         adapter->refused.clear();
         return true;
       }
       if (!std::exchange(adapter->missing, true)) return false;
       end(name, *adapter, options_.sync);
+      roots_.unload(name);
       adapter->refused.clear();
       found.removed.push_back(name);
       return true;
     }
     adapter->missing = false;
+    if (adapter->withheld) return true;
     State state;
     try {
       state = stateOf(*roots_.open(name));
@@ -315,6 +327,62 @@ void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr
   if (!adapter->listed || !isGone(name, true)) return;
   log::info("adapter removed, its files are missing: {}", name);
   end(name, *adapter, true);
+  roots_.unload(name);
+}
+
+AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace) {
+  if (!isServableName(name)) {
+    fail(ErrorCode::kInvalidArgument,
+         "this name cannot be a model name; use 1 to 255 bytes without slashes, control characters and a leading dot");
+  }
+  if (name == catalog_.base().name) fail(ErrorCode::kInvalidArgument, "the base model has this name");
+  AdapterRoots::Location location = roots_.locate(path);
+  if (!holdsAdapter(*adapterDirectoryWithin(location.directory->openDirectory(location.beneath, options_.links)))) {
+    fail(ErrorCode::kNotFound, "the directory has no adapter");
+  }
+  forgetEnded();
+  const auto [adapter, lock] = lockAdapter(name);
+  const bool listed = adapter->listed;
+  if (listed && !replace) return Loaded::kExists;
+  retireReplaced();
+  const AdapterRoots::Location before = roots_.load(name, std::move(location));
+  try {
+    const bool changed = take(name, adapter);
+    adapter->missing = adapter->withheld = false;
+    adapter->refused.clear();
+    if (!listed) return Loaded::kAdded;
+    return changed ? Loaded::kReplaced : Loaded::kUnchanged;
+  } catch (...) {
+    if (before.directory != nullptr) {
+      roots_.load(name, before);
+    } else {
+      roots_.unload(name);
+    }
+    throw;
+  }
+}
+
+bool AdapterDirectory::unload(const std::string& name) {
+  std::shared_ptr<Adapter> adapter;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = adapters_.find(name);
+    if (found == adapters_.end()) return false;
+    adapter = found->second;
+  }
+  const std::lock_guard lock(adapter->mutex);
+  if (!adapter->listed) return false;
+  end(name, *adapter, true);
+  roots_.unload(name);
+  adapter->withheld = !isGone(name, false);
+  adapter->refused.clear();
+  return true;
+}
+
+void AdapterDirectory::retireReplaced() {
+  const std::lock_guard lock(mutex_);
+  for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
+  replaced_.clear();
 }
 
 std::vector<std::string> AdapterDirectory::namesToLookAt() {
@@ -351,7 +419,7 @@ void AdapterDirectory::forgetEnded() {
     Adapter& adapter = *entry.second;
     // An adapter that a loader is reading is left to a later scan.
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
-    if (!reading || adapter.listed || !adapter.refused.empty()) return false;
+    if (!reading || adapter.listed || adapter.withheld || !adapter.refused.empty()) return false;
     if (!adapter.state.empty() && ++dormant <= kMaxDormant) return false;
     if (!adapter.state.empty()) engine_.unregisterAdapter(adapter.id);
     return true;
@@ -359,11 +427,7 @@ void AdapterDirectory::forgetEnded() {
 }
 
 AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
-  {
-    const std::lock_guard lock(mutex_);
-    for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
-    replaced_.clear();
-  }
+  retireReplaced();
   Found found;
   Warnings warnings;
   std::vector<std::string> left = namesToLookAt();

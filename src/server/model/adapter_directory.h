@@ -28,6 +28,8 @@ struct AdapterDirectoryOptions {
   // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
   // same files is served without loading.
   bool sync = false;
+  // Directories beneath which load() finds adapters, besides the places.
+  std::vector<std::string> allowed_roots = {};
 };
 
 struct AdapterScanOptions {
@@ -76,6 +78,17 @@ class AdapterDirectory {
   // of an error that may pass or because stop returned true. Not at the same time as a scan.
   size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
+  enum class Loaded { kAdded, kReplaced, kUnchanged, kExists };
+  // Serves the adapter in the directory at `path` (AdapterRoots::locate) under the name, until unload() or until a scan
+  // or a load finds the directory missing. If the name is served already: kExists without `replace`, else its content
+  // is replaced, and requests that have begun keep the content with which they began. May run at the same time as a
+  // scan. Throws Error, and then serves what it served before: kInvalidArgument for a name or path that is not allowed,
+  // kNotFound if there is no such directory, and the Errors of reading the adapter.
+  Loaded load(const std::string& name, const std::string& path, bool replace);
+  // Stops serving the name, and drops its weights once no request uses them. An adapter of the places stays away until
+  // load() serves its name again or its directory is removed. Returns false if the name is not served.
+  bool unload(const std::string& name);
+
  private:
   struct Registration;
   // The state of one name.
@@ -88,9 +101,10 @@ class AdapterDirectory {
     int text_failures = 0;                       // how often reading it failed with an error that may pass
     executor::IdType id = 0;
     int64_t created = 0;
-    bool listed = false;   // it is in the catalog
-    bool missing = false;  // the last look() found no directory
-    std::string refused;   // digest of the files when they were refused
+    bool listed = false;    // it is in the catalog
+    bool missing = false;   // the last look() found no directory
+    std::string refused;    // digest of the files when they were refused
+    bool withheld = false;  // unload() ended it although the places have it
   };
   struct State;
   class Warnings;
@@ -99,7 +113,12 @@ class AdapterDirectory {
   std::vector<std::string> namesToLookAt();
   // Erases names that are neither served nor refused, except up to kMaxDormant whose weights stay in the cache.
   void forgetEnded();
-  std::shared_ptr<Adapter> adapterOf(const std::string& name);
+  struct LockedAdapter {
+    std::shared_ptr<Adapter> adapter;
+    std::unique_lock<std::mutex> lock;
+  };
+  // Returns the name's state, which is made if there is none.
+  LockedAdapter lockAdapter(const std::string& name);
   State stateOf(const Directory& directory) const;
   bool isGone(const std::string& name, bool with_files) const;
   // The caller of take(), put() and end() holds the adapter's mutex.
@@ -112,6 +131,8 @@ class AdapterDirectory {
   bool endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code);
   void put(const std::string& name, Adapter& adapter);
   void end(const std::string& name, Adapter& adapter, bool forget);
+  // Unregisters replaced_. Requests that were prepared before the replacement have reached the engine by now.
+  void retireReplaced();
 
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
   // rewritten or its directory seems to be missing.
@@ -126,7 +147,7 @@ class AdapterDirectory {
   // Called when a loader finds no directory or no files.
   void goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter);
 
-  const AdapterRoots roots_;
+  AdapterRoots roots_;
   ModelCatalog& catalog_;
   EngineClient& engine_;
   LoadText load_text_;

@@ -534,5 +534,71 @@ TEST_F(AdapterDirectoryTest, MissingDirectory) {
   EXPECT_THROW(AdapterDirectory({(root / "nowhere").string()}, catalog, engine, nullptr), Error);
 }
 
+TEST_F(AdapterDirectoryTest, LoadsByPathBesideTheDirectories) {
+  adapter("placed", root / "served");
+  adapter("one", root / "store");
+  adapter("two", root / "store");
+  auto directory = open({.allowed_roots = {(root / "store").string()}});
+  directory->scan();
+  using Loaded = AdapterDirectory::Loaded;
+  EXPECT_EQ(directory->load("new", root / "store/one", false), Loaded::kAdded);
+  const auto id = catalog.find("new")->adapter_id.value();
+  engine.loads[id]();
+  EXPECT_EQ(directory->load("new", "two", false), Loaded::kExists);
+  EXPECT_EQ(directory->load("new", root / "store/one", true), Loaded::kUnchanged);
+  EXPECT_EQ(directory->load("new", "two", true), Loaded::kReplaced);
+  EXPECT_EQ(engine.registered[id], "two");
+  EXPECT_TRUE(directory->scan().replaced.empty());
+
+  // A replacement that fails changes nothing.
+  engine.broken = "one";
+  const auto before = catalog.find("new")->fingerprint;
+  EXPECT_THROW(directory->load("new", "one", true), Error);
+  EXPECT_EQ(catalog.find("new")->fingerprint, before);
+  EXPECT_EQ(RegisteringEngine::content(directory->load("new", "two", true) == Loaded::kUnchanged
+                                           ? Directory::open(root / "store/two")
+                                           : Directory::open(root / "store/one")),
+            "weights of two");
+
+  // A loaded adapter ends when its directory is removed.
+  fs::remove_all(root / "store/two");
+  EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"new"});
+  EXPECT_EQ(catalog.find("new"), nullptr);
+}
+
+TEST_F(AdapterDirectoryTest, AReplacedAdapterIsReadFromItsOwnDirectoryByEarlierRequests) {
+  adapter("one", root / "store");
+  adapter("two", root / "store");
+  auto directory = open({.allowed_roots = {(root / "store").string()}});
+  directory->load("new", "one", false);
+  const auto id = catalog.find("new")->adapter_id.value();
+  const auto earlier = engine.loads[id];
+  directory->load("new", "two", true);
+  const auto fingerprint = catalog.find("new")->fingerprint;
+  const int reads = engine.reads;
+  earlier();
+  EXPECT_EQ(engine.reads, reads + 1);
+  EXPECT_EQ(catalog.find("new")->fingerprint, fingerprint) << "the earlier content is not recorded for the new one";
+}
+
+TEST_F(AdapterDirectoryTest, AnUnloadedAdapterStaysAway) {
+  adapter("placed", root / "served");
+  auto directory = open();
+  directory->scan();
+  EXPECT_TRUE(directory->unload("placed"));
+  EXPECT_FALSE(directory->unload("placed"));
+  EXPECT_FALSE(directory->unload("nobody"));
+  EXPECT_TRUE(engine.registered.empty());
+  EXPECT_TRUE(directory->scan().added.empty());
+  EXPECT_TRUE(directory->scan().added.empty()) << "it is not forgotten that the adapter was unloaded";
+  EXPECT_EQ(directory->load("placed", root / "served/placed", false), AdapterDirectory::Loaded::kAdded);
+  EXPECT_TRUE(directory->unload("placed"));
+  // A directory that was removed and made again is a new adapter.
+  fs::remove_all(root / "served/placed");
+  directory->scan();
+  adapter("placed", root / "served");
+  EXPECT_EQ(directory->scan().added, std::vector<std::string>{"placed"});
+}
+
 }  // namespace
 }  // namespace chorus::server

@@ -130,7 +130,9 @@ void AdapterRoots::setArchive(const fs::path& named, const fs::path& path, Root&
   root.archive = held.filename().string();
 }
 
-AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links) : links_(links) {
+AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links,
+                           const std::vector<std::string>& allowed)
+    : links_(links) {
   std::set<std::string> names;
   for (const AdapterPlace& place : places) {
     Root root = rootOf(place);
@@ -138,9 +140,84 @@ AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links)
       fail(ErrorCode::kInvalidArgument, "{} {}: another adapter has the name '{}'; choose another name with NAME=PATH",
            place.flag, place.text, root.name);
     }
+    if (!root.isAdapter() && !root.is_hub) allow(parsePlace(place.text).path.string());
     roots_.push_back(std::move(root));
   }
-  if (roots_.empty()) fail(ErrorCode::kInvalidArgument, "--lora_dir names no directory");
+  for (const std::string& path : allowed) allow(path);
+  if (roots_.empty() && allowed_.empty()) fail(ErrorCode::kInvalidArgument, "--lora_dir names no directory");
+}
+
+void AdapterRoots::allow(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (error || !fs::is_directory(real)) {
+    fail(ErrorCode::kNotFound, "--lora_allowed_roots {}: {}", path, error ? error.message() : "not a directory");
+  }
+  fs::path written = fs::absolute(path).lexically_normal();
+  if (written.filename().empty()) written = written.parent_path();
+  const Links of_names = links_ == Links::kFollow ? Links::kFollow : Links::kNone;
+  allowed_.push_back({Directory::open(real, of_names), {real.string(), written.string()}});
+}
+
+AdapterRoots::Location AdapterRoots::locate(const std::string& path) const {
+  constexpr size_t kLongest = 4096;
+  const auto refuse = [](std::string_view why) { fail(ErrorCode::kInvalidArgument, "the adapter's path {}", why); };
+  if (path.empty() || path.size() > kLongest || path.find('\0') != std::string::npos) {
+    refuse("must have 1 to 4096 bytes, none of them zero");
+  }
+  for (const fs::path& part : fs::path(path)) {
+    if (part == "..") refuse("must not contain '..'");
+  }
+  std::string normal = fs::path(path).lexically_normal().string();
+  while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
+  bool is_beneath = false;
+  for (const Allowed& allowed : allowed_) {
+    std::string beneath = normal;
+    if (normal.starts_with('/')) {
+      const auto base = std::ranges::find_if(allowed.paths, [&](const std::string& text) {
+        return normal.size() > text.size() && normal.starts_with(text) &&
+               (text.ends_with('/') || normal[text.size()] == '/');
+      });
+      if (base == allowed.paths.end()) continue;
+      beneath = normal.substr(base->size() + (base->ends_with('/') ? 0 : 1));
+    }
+    if (beneath.empty() || beneath == ".") continue;
+    is_beneath = true;
+    try {
+      allowed.directory->openDirectory(beneath, links_);
+      return {allowed.directory, std::move(beneath)};
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::kNotFound) refuse("must not lead through links");
+    }
+  }
+  if (!is_beneath) refuse("is not beneath a directory that the operator allows (--lora_dir, --lora_allowed_roots)");
+  fail(ErrorCode::kNotFound, "there is no such directory");
+}
+
+std::shared_ptr<const AdapterRoots::Root> AdapterRoots::loaded(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(name);
+  return found == loaded_.end() ? nullptr : found->second;
+}
+
+AdapterRoots::Location AdapterRoots::load(const std::string& name, Location location) {
+  Root root;
+  root.directory = std::move(location.directory);
+  root.flag = "--lora_allowed_roots";
+  root.name = name;
+  root.beneath = std::move(location.beneath);
+  const auto made = std::make_shared<const Root>(std::move(root));
+  const std::lock_guard lock(mutex_);
+  auto& entry = loaded_[name];
+  Location before;
+  if (entry != nullptr) before = {entry->directory, entry->beneath};
+  entry = made;
+  return before;
+}
+
+void AdapterRoots::unload(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  loaded_.erase(name);
 }
 
 void AdapterRoots::warnOfNames() const {
@@ -242,10 +319,18 @@ std::shared_ptr<const Directory> AdapterRoots::openNamed(const Root& root, const
                                           : directory.openDirectory(name, links_);
 }
 
-std::shared_ptr<const Directory> AdapterRoots::open(const std::string& name) const { return openIn(find(name), name); }
+std::shared_ptr<const Directory> AdapterRoots::open(const std::string& name) const {
+  const auto root = loaded(name);
+  return openIn(root != nullptr ? *root : find(name), name);
+}
+
+OpenDirectory AdapterRoots::opener(const std::string& name) const {
+  return [this, name, root = loaded(name)] { return openIn(root != nullptr ? *root : find(name), name); };
+}
 
 fs::path AdapterRoots::pathOf(const std::string& name) const {
-  const Root& root = find(name);
+  const auto from_path = loaded(name);
+  const Root& root = from_path != nullptr ? *from_path : find(name);
   return root.isAdapter() ? root.path() : root.path() / name;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +27,7 @@ struct AdapterPlace {
   std::string flag;
 };
 
-// Immutable; used by any number of threads.
+// Thread-safe. The places never change; adapters that are loaded by path are added and removed.
 class AdapterRoots {
  public:
   // Each place is one of
@@ -40,7 +42,8 @@ class AdapterRoots {
   // only now. A given name hides subdirectories of that name, and a subdirectory hides
   // those of later places. Throws Error that names the place's flag: a place that is neither a directory nor a .nemo
   // file, a name that cannot be served, or one that is given twice.
-  AdapterRoots(const std::vector<AdapterPlace>& places, Links links);
+  // allowed: the directories in which locate() finds adapters, besides the places that are directories of adapters.
+  AdapterRoots(const std::vector<AdapterPlace>& places, Links links, const std::vector<std::string>& allowed = {});
 
   // Warns of a directory that holds no adapter, and of subdirectories that are hidden.
   void warnOfNames() const;
@@ -53,6 +56,23 @@ class AdapterRoots {
   Names names(size_t most) const;
   // Opens the adapter's directory each time, because another one may have taken its path. Throws Error.
   std::shared_ptr<const Directory> open(const std::string& name) const;
+  // Returns a function that opens what `name` means now, even if another directory is loaded under the name later.
+  OpenDirectory opener(const std::string& name) const;
+
+  // A directory beneath an allowed one.
+  struct Location {
+    std::shared_ptr<const Directory> directory;  // the allowed directory, held open
+    std::string beneath;                         // path from there
+  };
+  // Finds the directory that a client names: a path beneath an allowed directory, or one relative to an allowed
+  // directory. Links are not followed unless `links` is kFollow. Throws Error: kInvalidArgument for a path that is no
+  // such path or leads elsewhere, kNotFound if there is no such directory.
+  Location locate(const std::string& path) const;
+  // Makes the location the adapter `name`. It hides the places' adapter of that name. Returns what it replaces: the
+  // location that was loaded under the name; without a directory if there was none.
+  Location load(const std::string& name, Location location);
+  // Undoes load(). Names that were not loaded are ignored.
+  void unload(const std::string& name);
   // For error lines. name: one of names().
   std::filesystem::path pathOf(const std::string& name) const;
   // The paths of all places, for log lines.
@@ -77,6 +97,14 @@ class AdapterRoots {
   // Completes the root of a place that is one .nemo file. named: its absolute path as it was given; path: the same
   // without links.
   void setArchive(const std::filesystem::path& named, const std::filesystem::path& path, Root& root) const;
+  // A directory that locate() searches, and the ways to write its path.
+  struct Allowed {
+    std::shared_ptr<const Directory> directory;
+    std::vector<std::string> paths;
+  };
+  void allow(const std::string& path);
+  // The adapter that was loaded under the name; nullptr if there is none.
+  std::shared_ptr<const Root> loaded(const std::string& name) const;
   // Opens the directory of adapters.
   static std::shared_ptr<const Directory> folderOf(const Root& root);
   // Opens an adapter of this place. name: one of its names.
@@ -88,7 +116,10 @@ class AdapterRoots {
   const Root& find(const std::string& name) const;
 
   Links links_;
-  std::vector<Root> roots_;  // at least one
+  std::vector<Root> roots_;
+  std::vector<Allowed> allowed_;
+  mutable std::mutex mutex_;  // guards loaded_
+  std::map<std::string, std::shared_ptr<const Root>> loaded_;
 };
 
 }  // namespace chorus::server

@@ -239,5 +239,29 @@ TEST(ServableName, Rules) {
   }
 }
 
+TEST_F(AdapterRootsTest, LocatesPathsBeneathAllowedDirectories) {
+  adapter("served/a");
+  adapter("allowed/deep/b");
+  adapter("allowed2/c");
+  adapter("secret/s");
+  fs::create_directory_symlink(root_ / "secret", root_ / "allowed/way");
+  fs::create_directory_symlink(root_ / "allowed", root_ / "alias");
+  const AdapterRoots roots({path("served")}, Links::kInside, {path("alias")});
+  const auto beneath = [&](const std::string& text) { return roots.locate(text).beneath; };
+  EXPECT_EQ(beneath(path("served/a")), "a");
+  EXPECT_EQ(beneath(path("allowed/deep/b")), "deep/b");
+  EXPECT_EQ(beneath(path("alias//deep/./b/")), "deep/b") << "as the operator wrote the directory";
+  EXPECT_EQ(beneath("deep/b"), "deep/b");
+  for (const std::string& text :
+       {path("secret/s"), path("allowed2/c"), path("allowed"), path("allowed/"), std::string("/"), std::string("."),
+        std::string(), path("allowed/../secret/s"), std::string("way/s"), path("allowed/way/s"), std::string("a\0b", 3),
+        std::string(5000, 'a')}) {
+    EXPECT_THAT(errorOf([&] { roots.locate(text); }), testing::StartsWith("the adapter's path ")) << text;
+  }
+  EXPECT_EQ(errorOf([&] { roots.locate("absent"); }), "there is no such directory");
+  EXPECT_THAT(errorOf([&] { AdapterRoots({}, Links::kInside, {path("absent")}); }),
+              testing::StartsWith("--lora_allowed_roots "));
+}
+
 }  // namespace
 }  // namespace chorus::server

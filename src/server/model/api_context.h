@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "server/model/adapter_directory.h"
 #include "server/model/cache_salts.h"
 #include "server/model/engine_client.h"
 #include "server/model/model_catalog.h"
@@ -26,6 +27,7 @@ struct ApiContext {
   bool trust_request_templates = false;                      // a request may contain the text of a chat template
   int32_t max_choices = 16;                                  // limit on the sequences of one request
   CacheSalts cache_salts;
+  AdapterDirectory* adapters = nullptr;  // for the admin routes; null: they are refused
 };
 
 }  // namespace chorus::server

@@ -87,7 +87,7 @@ void logFound(const AdapterDirectory::Found& found) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
-      options.lora_directories.empty() ? 0 : adapterTextBytes(options);  // before the executor's caches take memory
+      servesAdapters(options) ? adapterTextBytes(options) : 0;  // before the executor's caches take memory
   const auto& text = engine.text;
   executor_ = std::make_unique<executor::Executor>(engine.engine_directory, executor::ModelType::kDECODER_ONLY,
                                                    executorConfig(options));
@@ -99,13 +99,14 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   base.created = std::time(nullptr);
   base.text = text;
   models_ = std::make_unique<ModelCatalog>(std::move(base));
-  if (!options.lora_directories.empty()) {
+  if (servesAdapters(options)) {
     texts_ = std::make_unique<AdapterTexts>(
         text, engine.tokenizer_directory, client_->vocabSize(),
         AdapterTextOptions{.trusted = options.trust_adapter_text, .memory_bytes = text_bytes});
     const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
     const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
-                                      .sync = options.lora_refresh == "sync"};
+                                      .sync = options.lora_refresh == "sync",
+                                      .allowed_roots = options.lora_allowed_roots};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});
     // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
@@ -117,6 +118,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
   context_->max_choices = options.max_choices;
+  if (options.enable_admin) context_->adapters = adapters_.get();
   if (options.request_timeout_seconds > 0) {
     context_->request_timeout =
         std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.request_timeout_seconds * 1000)));

@@ -53,8 +53,16 @@ executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
 }
 
 void checkLoraDirectories(const ServeOptions& options) {
-  if (options.lora_directories.empty()) return;
-  AdapterRoots(options.lora_directories, options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside);
+  if (options.enable_admin && options.lora_directories.empty() && options.lora_allowed_roots.empty()) {
+    fail(ErrorCode::kInvalidArgument,
+         "--enable_admin: no adapter could be loaded; give --lora_dir or --lora_allowed_roots");
+  }
+  if (!options.enable_admin && !options.lora_allowed_roots.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--lora_allowed_roots has no effect without --enable_admin");
+  }
+  if (!servesAdapters(options)) return;
+  AdapterRoots(options.lora_directories, options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
+               options.lora_allowed_roots);
 }
 
 TokenizerDirectory checkTokenizer(const fs::path& dir, int64_t vocabulary) {

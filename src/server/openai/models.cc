@@ -14,21 +14,6 @@ int hexDigit(char c) {
   return -1;
 }
 
-std::string percentDecode(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? hexDigit(text[i + 1]) : -1;
-    const int low = high >= 0 ? hexDigit(text[i + 2]) : -1;
-    if (low < 0) {
-      out += text[i];
-    } else {
-      out += static_cast<char>(high * 16 + low);
-      i += 2;
-    }
-  }
-  return out;
-}
-
 OrderedJson permission(const ServedModel& model) {
   Sha256 hash;
   hash.update(model.name);
@@ -48,13 +33,13 @@ OrderedJson permission(const ServedModel& model) {
   return json;
 }
 
-// NIM's format: "root" is the base model, also for adapters, and "parent" is always null.
+// NIM's format: "root" is the base model, also for adapters, "parent" is always null, and the owner is "vllm".
 OrderedJson describe(const ModelView& models, const ServedModel& model) {
   OrderedJson json = OrderedJson::object();
   json["id"] = model.name;
   json["object"] = "model";
   json["created"] = model.created;
-  json["owned_by"] = "chorus";
+  json["owned_by"] = "vllm";
   json["root"] = models.base().name;
   json["parent"] = nullptr;
   json["permission"] = OrderedJson::array({permission(model)});
@@ -62,6 +47,21 @@ OrderedJson describe(const ModelView& models, const ServedModel& model) {
 }
 
 }  // namespace
+
+std::string percentDecode(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? hexDigit(text[i + 1]) : -1;
+    const int low = high >= 0 ? hexDigit(text[i + 2]) : -1;
+    if (low < 0) {
+      out += text[i];
+    } else {
+      out += static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+  }
+  return out;
+}
 
 HttpResponse listModels(const ModelView& models) {
   OrderedJson data = OrderedJson::array();

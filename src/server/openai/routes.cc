@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "base/log.h"
+#include "server/admin/adapter_routes.h"
 #include "server/anthropic/messages.h"
 #include "server/errors.h"
 #include "server/openai/chat.h"
@@ -153,8 +155,8 @@ struct Route {
   Access access;
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
-  // One of these two is set. answer: the answer to GET and HEAD; context is null unless needs_model, name is what
-  // follows `path`. work: prepares a POST in the intake.
+  // answer: the answer to GET and HEAD; context is null unless needs_model, name is what follows `path`. work: prepares
+  // the other methods in the intake, and GET and HEAD if there is no `answer`.
   HttpResponse (*answer)(const ApiContext* context, const HttpRequest& request, std::string_view name);
   RequestWork work;
   RouteDescription about;  // for /openapi.json
@@ -208,6 +210,23 @@ constexpr Route kRoutes[] = {
     {"/detokenize", Access::kInference, true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
     {"/v1/detokenize", Access::kInference, true, "POST", nullptr, handleDetokenize, kDetokenizeRoute},
     {"/openapi.json", Access::kInference, false, kRead, openApi, nullptr, kOpenApiRoute},
+    {"/v1/load_lora_adapter",
+     Access::kAdmin,
+     true,
+     "POST",
+     nullptr,
+     handleLoadLora,
+     {.summary = "Loads or replaces an adapter", .answer_type = "text/plain"}},
+    {"/v1/unload_lora_adapter",
+     Access::kAdmin,
+     true,
+     "POST",
+     nullptr,
+     handleUnloadLora,
+     {.summary = "Unloads an adapter", .answer_type = "text/plain"}},
+    {"/adapters", Access::kAdmin, true, "GET, HEAD, POST", nullptr, handleAdapters, {.summary = "Lists adapters, or loads one"}},
+    {"/adapters/", Access::kAdmin, true, "DELETE", nullptr, handleAdapter, {.summary = "Unloads an adapter"}},
+    {"/v1/admin/adapters", Access::kAdmin, true, kRead, nullptr, handleAdapterStates, {.summary = "Where each adapter is"}},
 };
 
 const Route* findRoute(std::string_view path) {
@@ -218,7 +237,8 @@ const Route* findRoute(std::string_view path) {
 }
 
 bool allows(const Route& route, std::string_view method) {
-  return route.work != nullptr ? method == "POST" : method == "GET" || method == "HEAD";
+  return std::ranges::any_of(std::views::split(route.allow, std::string_view(", ")),
+                             [&](const auto& one) { return std::string_view(one.begin(), one.end()) == method; });
 }
 
 // The response, or 304 without a body if the client has a copy with the response's entity tag.

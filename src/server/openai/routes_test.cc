@@ -27,7 +27,7 @@ TEST_F(RoutesTest, ModelsInNimShape) {
   EXPECT_EQ(adapter["id"], "shift");
   EXPECT_EQ(adapter["root"], "base");
   EXPECT_TRUE(adapter["parent"].is_null());
-  EXPECT_EQ(adapter["owned_by"], "chorus");
+  EXPECT_EQ(adapter["owned_by"], "vllm");
   EXPECT_EQ(adapter["created"], 8);
   EXPECT_EQ(adapter["permission"][0]["object"], "model_permission");
   EXPECT_EQ(Json::parse(answer("GET", "/v1/models/sh%69ft").body)["id"], "shift");

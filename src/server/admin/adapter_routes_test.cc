@@ -1,0 +1,145 @@
+#include "server/admin/adapter_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/testing/routes_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AdapterRoutesTest : public RoutesTest {
+ protected:
+  AdapterRoutesTest() {
+    std::string pattern = (fs::temp_directory_path() / "chorus-admin-XXXXXX").string();
+    root = fs::canonical(mkdtemp(pattern.data()));
+    make(root / "served" / "placed");
+    make(root / "allowed" / "one");
+    make(root / "secret" / "other");
+    const auto load_text = [this](const Directory&, WorkMeter&) { return codec; };
+    adapters = std::make_unique<AdapterDirectory>(
+        std::vector<AdapterPlace>{(root / "served").string()}, models, engine, load_text,
+        AdapterDirectoryOptions{.allowed_roots = {(root / "allowed").string()}});
+    adapters->scan();
+    context->adapters = adapters.get();
+  }
+  ~AdapterRoutesTest() override {
+    intake.finish();
+    engine.stop();
+    fs::remove_all(root);
+  }
+
+  static void make(const fs::path& directory) {
+    fs::create_directories(directory);
+    std::ofstream(directory / "adapter_config.json") << "{}";
+    std::ofstream(directory / "adapter_model.safetensors") << "weights";
+  }
+  HttpResponse post(const std::string& path, const Json& body) { return answer("POST", path, body.dump()); }
+  HttpResponse load(const std::string& name, const std::string& path, bool in_place = false) {
+    return post("/v1/load_lora_adapter", {{"lora_name", name}, {"lora_path", path}, {"load_inplace", in_place}});
+  }
+  static std::string messageOf(const HttpResponse& response) { return Json::parse(response.body)["error"]["message"]; }
+
+  fs::path root;
+  std::unique_ptr<AdapterDirectory> adapters;
+};
+
+TEST_F(AdapterRoutesTest, LoadsAndUnloadsInVllmsForm) {
+  const auto loaded = load("new", root / "allowed/one");
+  EXPECT_EQ(loaded.status, 200) << loaded.body;
+  EXPECT_EQ(loaded.content_type, "text/plain; charset=utf-8");
+  EXPECT_EQ(loaded.body, "Success: LoRA adapter 'new' added successfully.");
+  EXPECT_EQ(answer("GET", "/v1/models/new").status, 200);
+
+  const auto again = load("new", root / "allowed/one");
+  EXPECT_EQ(again.status, 400);
+  EXPECT_EQ(Json::parse(again.body)["error"]["type"], "InvalidUserInput");
+  EXPECT_EQ(messageOf(again),
+            "The lora adapter 'new' has already been loaded. If you want to load the adapter in place, set "
+            "'load_inplace' to True.");
+  EXPECT_EQ(load("new", root / "served/placed", true).status, 200);
+
+  const auto unloaded = post("/v1/unload_lora_adapter", {{"lora_name", "new"}, {"lora_int_id", 7}});
+  EXPECT_EQ(unloaded.status, 200);
+  EXPECT_EQ(unloaded.body, "Success: LoRA adapter 'new' removed successfully.");
+  EXPECT_EQ(answer("GET", "/v1/models/new").status, 404);
+  const auto absent = post("/v1/unload_lora_adapter", {{"lora_name", "new"}});
+  EXPECT_EQ(absent.status, 404);
+  EXPECT_EQ(messageOf(absent), "The lora adapter 'new' cannot be found.");
+}
+
+TEST_F(AdapterRoutesTest, RefusesMissingFieldsAndPathsThatAreNotAllowed) {
+  EXPECT_EQ(messageOf(post("/v1/load_lora_adapter", {{"lora_name", "x"}})),
+            "Both 'lora_name' and 'lora_path' must be provided.");
+  EXPECT_EQ(messageOf(post("/v1/unload_lora_adapter", Json::object())),
+            "'lora_name' needs to be provided to unload a LoRA adapter.");
+  EXPECT_EQ(post("/v1/load_lora_adapter", {{"lora_name", 5}, {"lora_path", "one"}}).status, 400);
+  fs::create_directory_symlink(root / "secret/other", root / "allowed/link");
+  const std::string outside = root / "secret/other";
+  for (const std::string& path : {outside, std::string("../secret/other"), root.string() + "/allowed/../secret/other",
+                                  std::string("link"), std::string("/"), std::string("."), outside + "/"}) {
+    const auto response = load("x", path);
+    EXPECT_EQ(response.status, 400) << path << response.body;
+    EXPECT_THAT(response.body, Not(HasSubstr(root.string()))) << path;
+  }
+  const auto absent = load("x", root / "allowed/absent");
+  EXPECT_EQ(absent.status, 404);
+  EXPECT_THAT(absent.body, Not(HasSubstr(root.string())));
+  for (const std::string& name : {std::string("a/b"), std::string(".hidden"), std::string(300, 'a'),
+                                  std::string("line\nbreak"), std::string("base")}) {
+    EXPECT_EQ(load(name, "one").status, 400) << name;
+  }
+  EXPECT_EQ(answer("GET", "/v1/models/x").status, 404);
+}
+
+TEST_F(AdapterRoutesTest, SageMakersRoutes) {
+  EXPECT_EQ(answer("GET", "/adapters").body, R"({"adapters":[{"name":"placed"},{"name":"shift"}]})");
+  EXPECT_EQ(post("/adapters", {{"name", "a b"}, {"src", "one"}, {"preload", true}}).body,
+            R"({"status":"Adapter a b registered"})");
+  EXPECT_EQ(post("/adapters", {{"name", "a b"}, {"src", "one"}}).status, 400);
+  EXPECT_EQ(post("/adapters", {{"name", "c"}, {"src", "one"}, {"pin", true}}).status, 400);
+  EXPECT_EQ(post("/adapters", {{"name", "c"}}).status, 400);
+  EXPECT_EQ(answer("DELETE", "/adapters/a%20b").body, R"({"status":"Adapter a b unregistered"})");
+  EXPECT_EQ(answer("DELETE", "/adapters/a%20b").status, 404);
+  const auto method = answer("PUT", "/adapters");
+  EXPECT_EQ(method.status, 405);
+  EXPECT_THAT(method.headers, ::testing::Contains(::testing::Pair("allow", "GET, HEAD, POST")));
+}
+
+TEST_F(AdapterRoutesTest, ListsWhereEachAdapterIs) {
+  const Json list = Json::parse(answer("GET", "/v1/admin/adapters").body);
+  ASSERT_EQ(list["data"].size(), 2u);
+  EXPECT_EQ(list["data"][0]["name"], "placed");
+  EXPECT_EQ(list["data"][0]["state"], "disk");
+  EXPECT_EQ(list["data"][0]["users"], 0);
+  EXPECT_TRUE(list["data"][0]["content_hash"].is_null());
+}
+
+TEST_F(AdapterRoutesTest, AreRefusedUnlessEnabled) {
+  context->adapters = nullptr;
+  const auto refuses = [](const HttpResponse& response) {
+    EXPECT_EQ(response.status, 403);
+    EXPECT_THAT(response.body, HasSubstr("--enable_admin"));
+  };
+  refuses(load("x", "one"));
+  refuses(post("/v1/unload_lora_adapter", {{"lora_name", "placed"}}));
+  refuses(answer("GET", "/adapters"));
+  refuses(post("/adapters", {{"name", "x"}, {"src", "one"}}));
+  refuses(answer("DELETE", "/adapters/placed"));
+  refuses(answer("GET", "/v1/admin/adapters"));
+  EXPECT_EQ(answer("GET", "/v1/models/placed").status, 200);
+}
+
+}  // namespace
+}  // namespace chorus::server
