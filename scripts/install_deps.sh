@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache git pkg-config python3 python3-venv ca-certificates
   libhwy-dev libboost1.81-dev libssl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
-  libonig-dev libutf8proc-dev libarchive-dev libyaml-cpp-dev zlib1g-dev libgtest-dev libgmock-dev
+  libonig-dev libutf8proc-dev libarchive-dev libyaml-cpp-dev zlib1g-dev prometheus-cpp-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
   packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev valgrind)

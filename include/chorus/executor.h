@@ -11,6 +11,7 @@
 
 #include "chorus/executor_config.h"
 #include "chorus/kv_cache_events.h"
+#include "chorus/live_batch.h"
 #include "chorus/request.h"
 #include "chorus/response.h"
 #include "chorus/statistics.h"
@@ -135,6 +136,9 @@ class Executor {
   // Chorus: all registered adapters in the order of their task ids, as they are between two steps: the call waits for
   // the present step. Empty after shutdown.
   std::vector<AdapterState> getAdapterStates();
+  // Chorus: the sequences that run, the caches, and totals over all steps: as of the begin of the current step, or of
+  // now if nothing runs.
+  LiveBatch getLiveBatch() const;
 
  private:
   class Impl;

@@ -12,12 +12,19 @@ namespace chorus {
 
 namespace log = spdlog;
 
-// Sends the default logger to stderr with the project's line format. Throws Error on an unknown level.
-void initLogging(std::string_view level);
+enum class LogFormat {
+  kText,  // time, level, message
+  kJson,  // an object per line: timestamp (UTC), level, message
+};
 
-// A logger with the project's line format that writes to `sink`. Each message becomes one printable line
+// Sends the default logger to stderr. Throws Error on an unknown level.
+void initLogging(std::string_view level, LogFormat format = LogFormat::kText);
+
+// A logger that writes to `sink` in the project's line format. Each message becomes one printable line
 // (base/printable.h) of at most 16 KB, so text from a file, a client or a library never reaches a terminal unescaped.
-std::shared_ptr<spdlog::logger> makeLogger(std::shared_ptr<spdlog::sinks::sink> sink);
+// fields: each message is a JSON object; as kJson its members take the place of "message".
+std::shared_ptr<spdlog::logger> makeLogger(std::shared_ptr<spdlog::sinks::sink> sink,
+                                           LogFormat format = LogFormat::kText, bool fields = false);
 
 // Logs a text of several lines, such as a table, with one message per line.
 void infoLines(std::string_view text);

@@ -24,6 +24,7 @@ struct ServeArgs {
   std::string config_path;
   ConfigFile config;
   std::vector<const char*> words;  // of the command line
+  std::string log_format = "text";
 };
 
 CLI::Validator namedDirectory() {
@@ -44,6 +45,12 @@ std::string logLevelName(std::string level) {
   return level;
 }
 
+// NIM's variable is 1 for lines of JSON and 0 for text.
+std::string formatName(const std::string& format) {
+  if (format == "1") return "json";
+  return format == "0" ? "text" : format;
+}
+
 // NIM writes "None" for its default interval, which means never.
 std::string neverAsZero(std::string interval) {
   const std::string_view none = "none";
@@ -53,9 +60,10 @@ std::string neverAsZero(std::string interval) {
 }
 
 void runServe(ServeArgs& args, const std::string& configuration) {
-  initLogging(logLevelName(args.log_level));
-  infoLines(configuration);
   server::ServeOptions& options = args.options;
+  options.log_json = args.log_format == "json";
+  initLogging(logLevelName(args.log_level), options.log_json ? LogFormat::kJson : LogFormat::kText);
+  infoLines(configuration);
   checkedIsa(options.isa, options.backend);
   for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE"}) {
     const char* value = std::getenv(variable);
@@ -178,8 +186,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->add_option("--lora_modules", args->lora_modules,
                    "Adapters in vLLM's way, NAME=PATH ...: the same as a --lora_dir for each")
       ->check(namedDirectory());
-  serve->add_flag("--enable_admin", options.enable_admin,
-                  "Serve the routes that list, load and unload adapters; whoever reaches the port may use them");
+  serve->add_flag(
+      "--enable_admin", options.enable_admin,
+      "Serve the routes that list, load and unload adapters; with API keys, only for keys with admin rights");
   serve
       ->add_option("--lora_allowed_roots", options.lora_allowed_roots,
                    "With --enable_admin, directories beneath which adapters may be loaded by path, besides the "
@@ -317,6 +326,23 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->default_str("on");
   serve->add_option("--log_level", args->log_level, "trace, debug, info, warning, error or off; NIM's names too")
       ->envname("NIM_LOG_LEVEL")
+      ->capture_default_str();
+  serve
+      ->add_option(
+          "--log_format", args->log_format,
+          "text, or json: one object per line with timestamp, level and message; 1 stands for json, 0 for text")
+      ->envname("NIM_JSONL_LOGGING")
+      ->transform(formatName)
+      ->check(oneOf({"text", "json"}))
+      ->capture_default_str();
+  serve
+      ->add_option("--access_log", options.access_log,
+                   "Whether each request is logged in one line when it is answered; default: on with --log_format json")
+      ->check(oneOf({"on", "off"}));
+  serve
+      ->add_option("--metrics_max_adapters", options.metrics_max_adapters,
+                   "Models and adapters that have metrics of their own; the others are counted together as `other`")
+      ->check(inRange(0, 1 << 16))
       ->capture_default_str();
   serve->add_option("--config", args->config_path,
                     "YAML file with values for flags that neither the command line nor a variable gives; its keys are "

@@ -63,6 +63,8 @@ class Answer {
 
   // The sequence takes part in step `step`, which began at `now`. Returns true for its first step.
   bool step(Clock::time_point now, executor::IterationType step);
+  // Whether `step` is the latest step that it took part in.
+  bool tookPartIn(executor::IterationType step) const { return metrics_.iter == step; }
   double queueLatencyMs() const;  // from arrival to its first step
   // It starts or resumes with `reused` blocks from the prefix cache, which lacks `missed` blocks of its context.
   void countStart(const Sequence& sequence, int32_t reused, int32_t missed) noexcept;

@@ -292,5 +292,6 @@ SizeType32 Executor::getVocabSize() const { return impl_->core().options().reque
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
 std::vector<AdapterState> Executor::getAdapterStates() { return impl_->core().adapterStates(); }
 AdapterCacheStats Executor::getAdapterCacheStats() const { return impl_->core().adapterCacheStats(); }
+LiveBatch Executor::getLiveBatch() const { return impl_->core().liveBatch(); }
 
 }  // namespace chorus::executor

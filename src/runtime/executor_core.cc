@@ -61,6 +61,7 @@ void ExecutorCore::loop() {
 }
 
 void ExecutorCore::round() {
+  const auto begin = Clock::now();
   admission_.takeInbox();
   admission_.takeLoadedAdapters();
   admission_.endOverdue();
@@ -68,7 +69,7 @@ void ExecutorCore::round() {
   admission_.claimAdapters();
   endDecided();
   const bool planned = steps_.plan();
-  if (planned) step();
+  if (planned) step(begin);
   idle_ = !planned && !admission_.claimsPending();
   endDecided();
   publish();
@@ -94,12 +95,14 @@ void ExecutorCore::roundFailed(const std::exception_ptr& error) noexcept {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void ExecutorCore::step() {
+void ExecutorCore::step(Clock::time_point round_begin) {
   const auto begin = Clock::now();
+  auto sampled = begin;
   try {
     steps_.begin(begin);
     publish();
     steps_.run();
+    sampled = Clock::now();
     for (Sequence* sequence : steps_.changes().forked) admission_.enterFork(*sequence);
     for (Sequence* sequence : steps_.changes().dropped) drop(*sequence);
     for (Sequence* sequence : steps_.changes().advanced) answer(*sequence);
@@ -111,12 +114,18 @@ void ExecutorCore::step() {
   } catch (const std::exception& error) {  // out of memory: the round ends them
     log::debug("requests that failed end later: {}", error.what());
   }
+  statistics_.countStep(steps_.stepStats(), steps_.changes().advanced.size(),
+                        {round_begin, steps_.networkBegan(), steps_.networkEnded(), sampled, Clock::now()});
   executor::IterationStats stats = steps_.stepStats();
   stats.numCompletedRequests = delivery_.takeCompleted();
   statistics_.endStep(std::move(stats), begin, steps_.running(), admission_.queue());
 }
 
-void ExecutorCore::publish() { statistics_.publish(steps_.countBlocks(), admission_.adapters().stats()); }
+void ExecutorCore::publish() {
+  statistics_.publish(steps_.countBlocks(), admission_.adapters().stats());
+  statistics_.publishBatch(steps_.running(), admission_.queue(), steps_.latestStep(), steps_.pauses());
+  statistics_.publishAdapters(admission_.adapters(), admission_.queue(), idle_);
+}
 
 void ExecutorCore::endDecided() {
   requests_.forEachDecided([this](Request& request) { endDecided(request); });

@@ -52,6 +52,7 @@ class ExecutorCore {
   std::deque<executor::RequestStatsPerIteration> takeRequestStats() { return statistics_.takeRequests(); }
   executor::KvCacheStats kvCacheStats() const { return statistics_.kvCache(); }
   executor::AdapterCacheStats adapterCacheStats() const { return statistics_.adapterCache(); }
+  executor::LiveBatch liveBatch() const { return statistics_.liveBatch(); }
   const CoreOptions& options() const { return options_; }
 
  private:
@@ -61,7 +62,8 @@ class ExecutorCore {
   void loop();
   void round();
   void roundFailed(const std::exception_ptr& error) noexcept;
-  void step();
+  // round_begin: when the round began.
+  void step(Clock::time_point round_begin);
   void publish();
   // Answers and removes the requests that have a verdict.
   void endDecided();

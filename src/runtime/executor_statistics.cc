@@ -1,5 +1,6 @@
 #include "runtime/executor_statistics.h"
 
+#include <algorithm>
 #include <ctime>
 #include <new>
 #include <utility>
@@ -19,6 +20,20 @@ std::string timestampNow() {
   char text[32];
   const size_t length = std::strftime(text, sizeof(text), "%m-%d-%Y %H:%M:%S", &local);
   return fmt::format("{}.{:06}", std::string_view(text, length), micros);
+}
+
+void addAdapters(const Request& request, std::vector<executor::IdType>& adapters) {
+  if (request.lora) adapters.push_back(request.lora->getTaskId());
+  for (const executor::WeightedLora& term : request.composition) adapters.push_back(term.taskId);
+}
+
+// Whether the levels have had no event between the two.
+bool sameAdapters(const executor::AdapterCacheStats& a, const executor::AdapterCacheStats& b) {
+  const auto same = [](const executor::AdapterCacheLevelStats& x, const executor::AdapterCacheLevelStats& y) {
+    return x.residentAdapters == y.residentAdapters && x.pinnedAdapters == y.pinnedAdapters && x.hits == y.hits &&
+           x.misses == y.misses && x.evictions == y.evictions;
+  };
+  return same(a.host, b.host) && same(a.device, b.device) && a.loads == b.loads && a.failedLoads == b.failedLoads;
 }
 
 }  // namespace
@@ -47,6 +62,88 @@ void ExecutorStatistics::publish(const executor::KvCacheStats& kv_cache, const e
   const std::lock_guard lock(mutex_);
   kv_cache_ = kv_cache;
   adapter_cache_ = adapters;
+}
+
+executor::LiveBatch ExecutorStatistics::liveBatch() const {
+  executor::LiveBatch batch;
+  batch.maxBatchSize = options_.scheduler.max_batch_size;
+  const std::lock_guard lock(mutex_);
+  for (const Running& running : running_) {
+    executor::RunningSequence& sequence = batch.running.emplace_back(running.sequence);
+    sequence.adapters.assign(running_adapters_.begin() + static_cast<ptrdiff_t>(running.adapters_begin),
+                             running_adapters_.begin() + static_cast<ptrdiff_t>(running.adapters_end));
+  }
+  batch.numWaiting = num_waiting_;
+  batch.totals = totals_;
+  batch.kvCache = kv_cache_;
+  batch.adapterCache = adapter_cache_;
+  batch.adapters = adapters_;
+  batch.waitingAdapters = waiting_adapters_;
+  return batch;
+}
+
+void ExecutorStatistics::publishBatch(std::span<Sequence* const> running, const FairQueue& waiting,
+                                      executor::IterationType step, int64_t pauses) {
+  const std::lock_guard lock(mutex_);
+  num_waiting_ = static_cast<int32_t>(waiting.numWaiting());
+  totals_.preemptions = pauses;
+  running_.clear();
+  running_adapters_.clear();
+  for (const Sequence* sequence : running) {
+    const size_t begin = running_adapters_.size();
+    addAdapters(sequence->request, running_adapters_);
+    running_.push_back({{.requestId = sequence->request.id,
+                         .generates = sequence->generates(),
+                         .inStep = sequence->request.answerOf(*sequence).tookPartIn(step),
+                         .promptTokens = sequence->promptLength(),
+                         .computedTokens = sequence->numCached(),
+                         .generatedTokens = sequence->numGenerated(),
+                         .adapters = {}},
+                        begin,
+                        running_adapters_.size()});
+  }
+}
+
+void ExecutorStatistics::publishAdapters(const AdapterStore& adapters, const FairQueue& waiting, bool idle) {
+  constexpr std::chrono::milliseconds kPause{100};
+  const executor::AdapterCacheStats stats = adapters.stats();
+  if (sameAdapters(stats, published_) && published_waiting_ == waiting.numWaiting()) return;
+  const auto now = Clock::now();
+  if (!idle && now - published_at_ < kPause) return;
+  {
+    const std::lock_guard lock(mutex_);
+    adapters_.clear();
+    adapters.forEachResident([this](const executor::ResidentAdapter& adapter) { adapters_.push_back(adapter); });
+    waiting_adapters_.clear();
+    waiting.forEachWaiting([this](const QueueEntry& entry) {
+      addAdapters(static_cast<const Sequence&>(entry).request, waiting_adapters_);
+    });
+    std::ranges::sort(waiting_adapters_);
+    const auto [first, last] = std::ranges::unique(waiting_adapters_);
+    waiting_adapters_.erase(first, last);
+  }
+  published_ = stats;
+  published_waiting_ = waiting.numWaiting();
+  published_at_ = now;
+}
+
+void ExecutorStatistics::countStep(const executor::IterationStats& step, size_t advanced, const StepMoments& moments) {
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const std::lock_guard lock(mutex_);
+  ++totals_.steps;
+  totals_.schedulingSeconds += seconds(moments.begin, moments.network_began);
+  totals_.networkSeconds += seconds(moments.network_began, moments.network_ended);
+  // A step that failed has not sampled.
+  const auto sampled = std::max(moments.sampled, moments.network_ended);
+  totals_.samplingSeconds += seconds(moments.network_ended, sampled);
+  totals_.deliverySeconds += seconds(sampled, moments.end);
+  totals_.contextTokens += step.numCtxTokens;
+  totals_.generatedTokens += static_cast<int64_t>(advanced);
+  totals_.contextSequences += step.numContextRequests;
+  totals_.generationSequences += step.numGenRequests;
+  totals_.adapters += step.numAdapters;
 }
 
 void ExecutorStatistics::ended(const Sequence& sequence, executor::IterationType step) noexcept {

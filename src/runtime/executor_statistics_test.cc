@@ -46,6 +46,45 @@ class ExecutorStatisticsTest : public CoreFixture {
   std::deque<executor::RequestStatsPerIteration> requests;
 };
 
+TEST_F(ExecutorStatisticsTest, TheLiveBatchShowsTheStepThatRuns) {
+  start();
+  core->registerAdapter(4, fakeSource("red"));
+  executor::Request adapted = request({4, 5, 6}, 2);
+  adapted.setLoraConfig(executor::LoraConfig(4));
+  const auto first = enqueue(adapted);
+  gate.awaitArrivals(1);
+  executor::LiveBatch batch = core->liveBatch();
+  EXPECT_EQ(batch.maxBatchSize, 4);
+  EXPECT_EQ(batch.numWaiting, 0);
+  ASSERT_EQ(batch.running.size(), 1u);
+  EXPECT_EQ(batch.running[0].requestId, first);
+  EXPECT_TRUE(batch.running[0].inStep);
+  EXPECT_FALSE(batch.running[0].generates);
+  EXPECT_EQ(batch.running[0].promptTokens, 3);
+  EXPECT_EQ(batch.running[0].generatedTokens, 0);
+  EXPECT_THAT(batch.running[0].adapters, ElementsAre(4u));
+  gate.open();
+  resultOf(first);
+  const auto second = enqueue(request({7, 8}, 3));
+  resultOf(second);
+  core->shutdown();
+  batch = core->liveBatch();
+  EXPECT_TRUE(batch.running.empty());
+  const executor::StepTotals& totals = batch.totals;
+  EXPECT_EQ(totals.steps, 5);
+  EXPECT_EQ(totals.contextTokens, 3 + 2);
+  EXPECT_EQ(totals.generatedTokens, 2 + 3);
+  EXPECT_EQ(totals.contextSequences, 2);
+  EXPECT_EQ(totals.generationSequences, 1 + 2);
+  EXPECT_EQ(totals.adapters, 2);
+  EXPECT_EQ(totals.preemptions, 0);
+  EXPECT_GT(totals.networkSeconds, 0);
+  ASSERT_EQ(batch.adapters.size(), 1u);
+  EXPECT_EQ(batch.adapters[0].taskId, 4u);
+  EXPECT_EQ(batch.adapters[0].users, 0);
+  EXPECT_FALSE(batch.adapters[0].loading);
+}
+
 TEST_F(ExecutorStatisticsTest, OfSteps) {
   run();
   ASSERT_GE(steps.size(), 3u);

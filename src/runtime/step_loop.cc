@@ -121,6 +121,7 @@ void StepLoop::pause(Sequence& sequence) noexcept {
   sequence.request.strategy().forget(sequence);
   sequence.request.answerOf(sequence).countPause(steps_);
   sequence.pause();
+  ++pauses_;
 }
 
 void StepLoop::release(Sequence& sequence) noexcept {
@@ -132,6 +133,8 @@ void StepLoop::release(Sequence& sequence) noexcept {
 }
 
 void StepLoop::begin(Clock::time_point now) {
+  changes_.clear();
+  network_began_ = network_ended_ = now;
   step_stats_ = {};
   step_stats_.iter = steps_++;
   for (const auto& planned : plan_.sequences) {
@@ -188,12 +191,12 @@ void StepLoop::countStep() {
 }
 
 void StepLoop::run() {
-  changes_.clear();
   const StepInput& input = builder_.build(step_sequences_);
   beginMasks();
-  const auto begin = Clock::now();
+  network_began_ = network_ended_ = Clock::now();
   const auto logits = runner_.run(input);
-  step_times_.ran(step_stats_.numCtxTokens, Clock::now() - begin);
+  network_ended_ = Clock::now();
+  step_times_.ran(step_stats_.numCtxTokens, network_ended_ - network_began_);
   const int64_t width = logitsWidth(input, options_.requests.vocab_size);
   if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
     fail(ErrorCode::kInternal, "the network returned {} logits for {} rows", logits.size(), input.logits_rows.size());

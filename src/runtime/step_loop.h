@@ -49,6 +49,11 @@ class StepLoop {
   // Statistics of that step, without what is known at its end only.
   const executor::IterationStats& stepStats() const { return step_stats_; }
   const executor::KvCacheStats& countBlocks() { return blocks_.count(); }
+  // When the network of that step began and ended; the begin of the step if it failed before.
+  Clock::time_point networkBegan() const { return network_began_; }
+  Clock::time_point networkEnded() const { return network_ended_; }
+  // Sequences paused since the start.
+  int64_t pauses() const { return pauses_; }
 
   // Releases slot, blocks and cache namespace of a sequence that ends.
   void release(Sequence& sequence) noexcept;
@@ -90,6 +95,8 @@ class StepLoop {
   std::vector<Sequence*> running_;     // in the order they started
   executor::IterationType steps_ = 0;  // steps begun
   executor::IterationStats step_stats_;
+  Clock::time_point network_began_, network_ended_;
+  int64_t pauses_ = 0;
   SequenceChanges changes_;
 
   // Scratch of the current step; members so that their memory is reused.

@@ -1,6 +1,7 @@
 #include "server/serve.h"
 
 #include <malloc.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "base/memory_reserve.h"
 #include "formats/yaml.h"
 #include "server/http/shutdown_signal.h"
+#include "server/metrics/server_metrics.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
 #include "server/openai/routes.h"
@@ -159,11 +161,20 @@ class KeySource {
 };
 
 void warnOfReach(const ServeOptions& options) {
-  const bool local = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");
-  if (local) return;
+  if (isLoopback(options.host)) return;
   const bool has_keys = !options.api_key.empty() || !options.api_keys_file.empty();
   log::warn("--host {}: other machines can reach the server{}", options.host,
             has_keys ? "" : ", and it needs no API key (--api_key, --api_keys_file)");
+}
+
+std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const HttpServerOptions& http) {
+  ServerMetrics::Options metrics{
+      .max_adapters = static_cast<size_t>(options.metrics_max_adapters), .access_log = nullptr, .http = http.counters};
+  if (options.access_log.value_or(options.log_json)) {
+    metrics.access_log = std::make_shared<AccessLog>(options.log_json ? LogFormat::kJson : LogFormat::kText,
+                                                     std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  }
+  return std::make_shared<ServerMetrics>(std::move(metrics));
 }
 
 }  // namespace
@@ -177,8 +188,11 @@ void serve(const ServeOptions& options) {
   boundAllocator();
   allowDescriptors(options);
 
-  Routes routes(options.page);
-  HttpServer server(httpOptions(options), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  HttpServerOptions http = httpOptions(options);
+  const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
+  http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
+  Routes routes(options.page, metrics);
+  HttpServer server(std::move(http), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });
   KeySource keys(options, routes, server.clients());
@@ -186,7 +200,6 @@ void serve(const ServeOptions& options) {
   server.start();
   std::printf("listening on %s\n", server.url().c_str());
   std::fflush(stdout);
-  if (!isLoopback(options.host)) log::warn("--host {}: other machines can reach this server", options.host);
 
   ServiceManager manager;
   manager.loading();

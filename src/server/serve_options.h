@@ -70,7 +70,10 @@ struct ServeOptions {
   int64_t intake_work_limit = 4'000'000'000;  // bytes of work
   bool trust_request_templates = false;
 
-  bool page = true;  // "/" answers with the page for browsers
+  bool page = true;                    // "/" answers with the page for browsers
+  int32_t metrics_max_adapters = 256;  // model names with metrics of their own
+  bool log_json = false;
+  std::optional<bool> access_log;  // default: log_json
 };
 
 inline bool servesAdapters(const ServeOptions& options) {

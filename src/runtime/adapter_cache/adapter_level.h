@@ -59,6 +59,11 @@ class AdapterLevel {
   // Precondition of both: the key has an entry.
   AdapterSize sizeOf(AdapterKey key) const;
   int32_t usersOf(AdapterKey key) const { return entries_.at(key).users; }
+  // Calls visit(key, size, users, loading) for every entry, in the order of the keys.
+  template <typename Visit>
+  void forEach(Visit visit) const {
+    for (const auto& [key, entry] : entries_) visit(key, entry.size, entry.users, entry.loading);
+  }
   AdapterSize used() const { return used_; }
   const AdapterSize& capacity() const { return capacity_; }
   size_t entries() const { return entries_.size(); }

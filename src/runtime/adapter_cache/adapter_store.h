@@ -77,6 +77,18 @@ class AdapterStore {
   executor::AdapterCacheStats stats() const;
   // The known tasks, in order of their ids.
   std::vector<executor::AdapterState> states() const;
+  // Calls visit(ResidentAdapter) for every adapter of the host level, by task id. A task id whose older content is
+  // still in use comes once for each content.
+  template <typename Visit>
+  void forEachResident(Visit visit) const {
+    cache_.host().forEach([&](AdapterKey key, AdapterSize size, int32_t users, bool loading) {
+      visit(executor::ResidentAdapter{.taskId = key.task_id,
+                                      .bytes = size.bytes,
+                                      .users = users,
+                                      .loading = loading,
+                                      .onDevice = cache_.device().contains(key)});
+    });
+  }
 
  private:
   struct Task {

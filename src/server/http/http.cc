@@ -169,7 +169,10 @@ void HttpServer::Impl::adopt(ConnectionStream::Socket socket) noexcept {
     if (error) return;
     HttpConnection::Peer peer{.address = endpoint.address().to_string(), .client = nullptr};
     peer.client = clients_->find(clientOfAddress(peer.address));
-    if (!makePlace(peer)) return;
+    if (!makePlace(peer)) {
+      ++options_.counters->refused;
+      return;
+    }
     insert(std::move(socket), std::move(peer));
   } catch (const std::exception& e) {
     log::warn("a connection was refused: {}", e.what());
@@ -201,6 +204,7 @@ bool HttpServer::Impl::makePlace(HttpConnection::Peer& peer) {
   peer.reserved = placement.reserved;
   if (!placement.evicted) return !placement.reserved || options_.reserved_connections > 0;
   markEvicted(*open[*placement.evicted]);
+  ++options_.counters->evicted;
   open[*placement.evicted]->giveWay();
   return true;
 }
@@ -212,6 +216,7 @@ bool HttpServer::Impl::evictOne() {
   const Placement placement = placeConnection(views, 0, true, {.connections = 0});
   if (placement.reserved || !placement.evicted) return false;
   markEvicted(*open[*placement.evicted]);
+  ++options_.counters->evicted;
   open[*placement.evicted]->giveWay();
   return true;
 }
@@ -223,10 +228,13 @@ void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::P
     if (stopped_) return;
     place = open_.emplace(open_.end());
   }
+  ++options_.counters->accepted;
+  ++options_.counters->open;
   // A handler may hold its exchange, and thereby the connection, longer than the server lives. Each connection
   // therefore keeps this object alive.
   const auto forget = [self = shared_from_this(), place](HttpConnection* ended) {
     delete ended;
+    --self->options_.counters->open;
     std::lock_guard lock(self->mutex_);
     self->open_.erase(place);
     self->closed_.notify_all();

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "server/http/client.h"
+#include "server/http/http_counters.h"
 
 namespace chorus::server {
 
-struct KeyRights;  // server/access/api_keys.h
+struct KeyRights;     // server/access/api_keys.h
+class RequestRecord;  // server/metrics/request_record.h
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -66,6 +68,8 @@ class HttpExchange {
   // complete: on an I/O thread, or at once in this call if the client already has. A client that closes its sending
   // side after the request counts as disconnected. The callback must be quick and must not throw.
   virtual void onAbort(std::function<void()> callback) = 0;
+  // The record of the request for metrics and the access log; null if nothing is recorded.
+  virtual std::shared_ptr<RequestRecord> record() const { return nullptr; }
 };
 
 // Called on an I/O thread with each complete request. Must return quickly.
@@ -91,6 +95,8 @@ struct HttpServerOptions {
   std::chrono::milliseconds body_timeout{60'000};    // from the end of the header to the end of the body
   std::chrono::milliseconds idle_timeout{75'000};    // between requests
   std::chrono::milliseconds write_timeout{30'000};   // without progress of a write
+  std::shared_ptr<HttpCounters> counters = std::make_shared<HttpCounters>();
+  std::function<void(const UnroutedAnswer&)> on_unrouted;  // called on an I/O thread; must be quick; may be null
 };
 
 class HttpServer {

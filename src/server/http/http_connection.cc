@@ -147,6 +147,7 @@ void HttpConnection::onRead(error_code error, size_t bytes) {
   if (state_ == State::kClosed) return;
   if (error == asio::error::eof) return onEndOfInput();
   if (error) return close();
+  context_.options.counters->received_bytes += bytes;
   if (state_ == State::kLingering || overrun_) {
     discarded_ += bytes;
     if (discarded_ > kDiscardBytes) return close();
@@ -346,6 +347,7 @@ void HttpConnection::reject(const ApiError& error) {
   const std::string id = request_.id.empty() ? randomId("req-") : request_.id;
   const ErrorForm form = errorFormFor(request_.path, id);
   const HttpResponse response = error.response(form);
+  reportUnrouted(id, request_.method, response);
   request_ = HttpRequest();
   HttpHeaders headers = response.headers;
   for (const HttpHeaders& more : {cors_headers_, idHeaders(form)})
@@ -360,6 +362,15 @@ void HttpConnection::reject(const ApiError& error) {
     pending_ += response.body;
   }
   flush();
+}
+
+void HttpConnection::reportUnrouted(std::string_view id, std::string_view method, const HttpResponse& response) const {
+  if (!context_.options.on_unrouted) return;
+  context_.options.on_unrouted({.id = id,
+                                .method = method,
+                                .client = peer_.client ? std::string_view(peer_.client->name()) : std::string_view(),
+                                .status = response.status,
+                                .bytes = response.body.size()});
 }
 
 void HttpConnection::dispatch() {
@@ -386,7 +397,10 @@ void HttpConnection::dispatch() {
   }
   cors_headers_.clear();
   readMore();
-  if (auto answer = context_.cors.preflight(request)) return exchange->respond(std::move(*answer));
+  if (auto answer = context_.cors.preflight(request)) {
+    reportUnrouted(request.id, request.method, *answer);
+    return exchange->respond(std::move(*answer));
+  }
   try {
     context_.handler(std::move(request), exchange);
   } catch (...) {

@@ -207,6 +207,7 @@ void HttpConnection::writeSome() {
 void HttpConnection::onWritten(error_code error, size_t bytes) {
   if (state_ == State::kClosed) return;
   if (error) return close();
+  context_.options.counters->sent_bytes += bytes;
   written_ += bytes;
   pace_.took(bytes);
   if (written_ < writing_.size()) return writeSome();

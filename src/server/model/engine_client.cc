@@ -19,6 +19,7 @@ class ExecutorClient : public EngineClient {
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }
   int32_t vocabSize() const override { return executor_.getVocabSize(); }
+  executor::LiveBatch liveBatch() const override { return executor_.getLiveBatch(); }
 
  private:
   executor::Executor& executor_;

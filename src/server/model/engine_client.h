@@ -22,6 +22,7 @@ class EngineClient {
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;
   virtual int32_t vocabSize() const = 0;
+  virtual executor::LiveBatch liveBatch() const = 0;
 };
 
 // The executor must outlive the client.

@@ -6,8 +6,10 @@ namespace chorus::server {
 
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
+  job.record = exchange->record();
   auto generation = std::make_shared<Generation>(context, std::move(job), meter);
   generation->enqueue();
+  generation->recordAccepted();
   try {
     exchange->onAbort([weak = std::weak_ptr(generation)] {
       if (const auto alive = weak.lock()) alive->cancel();

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/metrics/request_record.h"
 
 namespace chorus::server {
 
@@ -147,6 +148,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   output.returnLogProbs = options.log_probs || options.generated > options.choices;
   output.returnPromptLogProbs = options.prompt_log_probs;
   output.topLogProbs = options.top_log_probs;
+  output.returnPerfMetrics = job_.record != nullptr;
   // Stop strings are matched in the text, so the executor must stream such a request even if the client does not. Log
   // probabilities are streamed too, because they are charged to the client here, but not in the executor.
   const bool streaming = options.stream || !options.stop.empty() || options.log_probs;
@@ -211,6 +213,16 @@ void Generation::enqueue() {
 void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
   listener_ = std::move(listener);
   schedule();
+}
+
+void Generation::recordAccepted() const {
+  if (!job_.record) return;
+  std::vector<int32_t> prompts;
+  for (const auto& prompt : job_.prompts) {
+    prompts.insert(prompts.end(), static_cast<size_t>(job_.options.generated), static_cast<int32_t>(prompt.size()));
+  }
+  job_.record->accepted(*job_.model, context_.models, std::move(prompts), usage_.prompt_tokens,
+                        job_.options.max_tokens.value_or(0));
 }
 
 void Generation::schedule() {
@@ -315,6 +327,7 @@ bool Generation::handle(const Arrival& arrival) {
   const bool none = result.outputTokenIds.empty() || onlyScores();
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
+  if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++usage_.completion_tokens;
@@ -389,6 +402,8 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
                               GenerationDelta delta) {
   choice.finished = true;
   --unfinished_;
+  if (job_.record)
+    job_.record->finished(static_cast<size_t>(delta.choice), reason == "stop" ? Outcome::kStop : Outcome::kLength);
   delta.finish_reason = reason;
   delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stop_reason = std::move(stop_reason);
@@ -402,6 +417,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
 }
 
 void Generation::failWith(const ApiError& error) {
+  if (job_.record) job_.record->finishedAll(Outcome::kError);
   cancel();
   if (const auto listener = std::move(listener_)) listener->onError(error);
 }

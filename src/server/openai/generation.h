@@ -62,6 +62,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string prompt_field;                          // "prompt" or "messages", for errors
     std::shared_ptr<Client> client = nullptr;          // null: nothing is charged
     std::chrono::steady_clock::time_point received{};  // the request timeout counts from here
+    std::shared_ptr<RequestRecord> record = nullptr;   // null: nothing is recorded
   };
 
   // Tokenizes the bad words of the options and charges the meter. Throws ApiError (status 400) for tokens that the
@@ -73,6 +74,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void enqueue();
   // Starts to report to the listener, with the progress that was kept.
   void deliver(std::shared_ptr<GenerationListener> listener);
+  // Names the request's model and prompts in the job's record, if there is one. Called between enqueue() and deliver().
+  void recordAccepted() const;
   // Any thread. Cancels all choices and stops reporting.
   void cancel();
 

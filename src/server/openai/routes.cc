@@ -12,6 +12,8 @@
 #include "server/admin/adapter_routes.h"
 #include "server/anthropic/messages.h"
 #include "server/errors.h"
+#include "server/metrics/live_state.h"
+#include "server/metrics/recorded_exchange.h"
 #include "server/openai/chat.h"
 #include "server/openai/completions.h"
 #include "server/openai/generation_writer.h"
@@ -150,19 +152,25 @@ HttpResponse openApi(const ApiContext*, const HttpRequest&, std::string_view) {
 
 HttpResponse page(const ApiContext*, const HttpRequest&, std::string_view) { return pageResponse(); }
 
+HttpResponse batch(const ApiContext* context, const HttpRequest& request, std::string_view) {
+  return describeBatch(*context, {context->models, request.key});
+}
+
 struct Route {
   std::string_view path;  // one that ends in '/' is followed by a name, except the root
   Access access;
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
   // answer: the answer to GET and HEAD; context is null unless needs_model, name is what follows `path`. work: prepares
-  // the other methods in the intake, and GET and HEAD if there is no `answer`.
+  // the other methods in the intake, and GET and HEAD if there is no `answer`. Neither: the metrics, which Routes
+  // itself answers.
   HttpResponse (*answer)(const ApiContext* context, const HttpRequest& request, std::string_view name);
   RequestWork work;
   RouteDescription about;  // for /openapi.json
 };
 
 constexpr std::string_view kRead = "GET, HEAD";
+constexpr RouteDescription kMetricsRoute = {.summary = "Metrics for Prometheus", .answer_type = kMetricsType};
 constexpr Route kRoutes[] = {
     {"/",
      Access::kOpen,
@@ -224,9 +232,24 @@ constexpr Route kRoutes[] = {
      nullptr,
      handleUnloadLora,
      {.summary = "Unloads an adapter", .answer_type = "text/plain"}},
-    {"/adapters", Access::kAdmin, true, "GET, HEAD, POST", nullptr, handleAdapters, {.summary = "Lists adapters, or loads one"}},
+    {"/adapters",
+     Access::kAdmin,
+     true,
+     "GET, HEAD, POST",
+     nullptr,
+     handleAdapters,
+     {.summary = "Lists adapters, or loads one"}},
     {"/adapters/", Access::kAdmin, true, "DELETE", nullptr, handleAdapter, {.summary = "Unloads an adapter"}},
-    {"/v1/admin/adapters", Access::kAdmin, true, kRead, nullptr, handleAdapterStates, {.summary = "Where each adapter is"}},
+    {"/v1/admin/adapters",
+     Access::kAdmin,
+     true,
+     kRead,
+     nullptr,
+     handleAdapterStates,
+     {.summary = "Where each adapter is"}},
+    {"/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
+    {"/v1/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
+    {"/v1/batch", Access::kInference, true, kRead, batch, nullptr, {.summary = "The step that runs and the caches"}},
 };
 
 const Route* findRoute(std::string_view path) {
@@ -282,6 +305,10 @@ std::shared_ptr<const ApiContext> Routes::readyContext() const {
 void Routes::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
   log::debug("{} {} {}", request.id, request.method, request.path);
   const ErrorForm form = errorFormFor(request.path, request.id);
+  const Route* route = findRoute(request.path);
+  exchange = recordedExchange(
+      std::move(exchange),
+      std::make_shared<RequestRecord>(metrics_, request, route == nullptr ? std::string_view() : route->path));
   try {
     dispatch(std::move(request), exchange);
   } catch (...) {
@@ -306,6 +333,15 @@ void Routes::authorize(HttpRequest& request, Access needed) const {
   if (clients != nullptr) request.client = clients->find("key " + request.key->name);
 }
 
+HttpResponse Routes::metricsText() const {
+  std::shared_ptr<const ApiContext> context;
+  {
+    const std::lock_guard lock(mutex_);
+    context = context_;
+  }
+  return {.content_type = std::string(kMetricsType), .body = metrics_->text(context.get())};
+}
+
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
   const Route* route = findRoute(request.path);
   authorize(request, route != nullptr ? route->access : Access::kInference);
@@ -313,6 +349,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
   if (leaving_ && route->answer == ready) throw ApiError::unavailable("The server is shutting down.");
   const auto context = route->needs_model ? readyContext() : nullptr;
+  if (route->answer == nullptr && route->work == nullptr) return exchange->respond(metricsText());
   if (route->answer != nullptr) {
     const std::string_view name = std::string_view(request.path).substr(route->path.size());
     return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));

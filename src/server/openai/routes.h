@@ -5,10 +5,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "server/access/api_keys.h"
 #include "server/http/http.h"
+#include "server/metrics/server_metrics.h"
 #include "server/model/api_context.h"
 #include "server/openai/openapi.h"
 
@@ -32,7 +34,8 @@ enum class Access {
 class Routes {
  public:
   // has_page: whether "/" answers with the page for browsers (src/server/page/page.h).
-  explicit Routes(bool has_page = true) : has_page_(has_page) {}
+  explicit Routes(bool has_page = true, std::shared_ptr<ServerMetrics> metrics = std::make_shared<ServerMetrics>())
+      : has_page_(has_page), metrics_(std::move(metrics)) {}
 
   // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
@@ -52,10 +55,12 @@ class Routes {
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
   // Sets the request's key and client. Throws ApiError (401, 403).
   void authorize(HttpRequest& request, Access needed) const;
+  HttpResponse metricsText() const;
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 
   const bool has_page_;
+  const std::shared_ptr<ServerMetrics> metrics_;
   mutable std::mutex mutex_;  // guards the three members below
   std::shared_ptr<const ApiContext> context_;
   std::shared_ptr<const ApiKeys> keys_;  // null: none are needed

@@ -60,6 +60,7 @@ class RegisteringEngine : public EngineClient {
   std::vector<executor::AdapterState> adapterStates() override { return {}; }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
+  executor::LiveBatch liveBatch() const override { return {}; }
   int32_t vocabSize() const override { return 258; }
 
   static std::string content(const std::shared_ptr<const Directory>& directory) {

@@ -146,12 +146,28 @@ class FakeEngine : public EngineClient {
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }
+  executor::LiveBatch liveBatch() const override {
+    std::lock_guard lock(mutex_);
+    executor::LiveBatch batch = live;
+    for (const auto& [id, running] : requests_) {
+      executor::RunningSequence& sequence = batch.running.emplace_back();
+      sequence.requestId = id;
+      sequence.generates = !running.made.empty();
+      sequence.inStep = true;
+      sequence.promptTokens = static_cast<int32_t>(running.request.getInputTokenIds().size());
+      sequence.generatedTokens = static_cast<int32_t>(running.made.size());
+      if (const auto& lora = running.request.getLoraConfig()) sequence.adapters.push_back(lora->getTaskId());
+      for (const auto& term : running.request.getLoraComposition()) sequence.adapters.push_back(term.taskId);
+    }
+    return batch;
+  }
 
   size_t running() {
     std::lock_guard lock(mutex_);
     return requests_.size();
   }
 
+  executor::LiveBatch live;  // liveBatch() adds the running requests
   size_t queue_limit = 64;
   std::string error_text;  // when set, every request fails with it after its first token
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
@@ -240,7 +256,7 @@ class FakeEngine : public EngineClient {
   }
 
   std::chrono::microseconds step_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
   executor::IdType last_id_ = 0;

@@ -1,0 +1,150 @@
+"""Metrics, the live batch and the log of a server."""
+
+import json
+import socket
+import time
+import unittest
+
+from prometheus_client.parser import text_string_to_metric_families
+
+import setting
+from server_process import ServerProcess
+
+ASKED = {"model": "base", "prompt": "two dogs", "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+
+
+class Metrics(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ServerProcess(setting.chorus, [*setting.demo_arguments(), "--log_format", "json"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def scrape(self, path="/v1/metrics"):
+        connection = self.server.connect()
+        connection.request("GET", path)
+        response = connection.getresponse()
+        text = response.read().decode()
+        self.assertEqual(response.status, 200)
+        self.assertTrue(response.headers["content-type"].startswith("text/plain"))
+        samples = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                key = (sample.name, *sorted(sample.labels.items()))
+                self.assertNotIn(key, samples)
+                samples[key] = sample.value
+        return samples
+
+    def growth(self, before, name, **labels):
+        after = self.scrape()
+        def total(samples):
+            return sum(value for key, value in samples.items() if key[0] == name and set(labels.items()) <= set(key[1:]))
+        return total(after) - total(before)
+
+    def test_counters_grow_by_what_was_asked(self):
+        before = self.scrape("/metrics")
+        usage = [self.server.request("POST", "/v1/completions", {**ASKED, "model": model})[2]["usage"]
+                 for model in ("base", "roman", "roman")]
+        self.assertEqual(self.growth(before, "generation_tokens_total"), sum(u["completion_tokens"] for u in usage))
+        self.assertEqual(self.growth(before, "vllm:prompt_tokens_total"), sum(u["prompt_tokens"] for u in usage))
+        self.assertEqual(self.growth(before, "vllm:request_success_total", finished_reason="length"), 3)
+        self.assertEqual(self.growth(before, "chorus_model_choices_total", model="roman"), 2)
+        self.assertEqual(self.growth(before, "e2e_request_latency_seconds_count"), 3)
+        self.assertEqual(self.growth(before, "vllm:request_queue_time_seconds_count"), 3)
+        self.assertEqual(self.growth(before, "chorus_step_generated_tokens_total"), 12)
+        self.assertEqual(self.growth(before, "chorus_http_requests_total", route="/v1/completions", status="200"), 3)
+        self.assertGreater(self.growth(before, "chorus_step_seconds_total", phase="network"), 0)
+
+    def test_made_up_names_make_no_series(self):
+        known = {key[:1] + tuple(label for label in key[1:] if label[0] == "model") for key in self.scrape()}
+        for i in range(20):
+            self.assertEqual(self.server.request("POST", "/v1/completions", {**ASKED, "model": f"invented-{i}"})[0], 404)
+            self.server.request("GET", f"/invented-{i}")
+        after = self.scrape()
+        self.assertFalse([key for key in after if "invented" in str(key)])
+        self.assertEqual({key[:1] + tuple(label for label in key[1:] if label[0] == "model") for key in after}, known)
+
+    def test_one_series_lists_the_loaded_adapters(self):
+        self.assertEqual(self.server.request("POST", "/v1/completions", {**ASKED, "model": "roman"})[0], 200)
+        deadline = time.monotonic() + 5
+        while True:
+            series = [(dict(key[1:]), value) for key, value in self.scrape().items() if key[0] == "vllm:lora_requests_info"]
+            self.assertEqual(len(series), 1)
+            labels, value = series[0]
+            self.assertEqual(set(labels), {"max_lora", "running_lora_adapters", "waiting_lora_adapters"})
+            if "roman" in labels["running_lora_adapters"].split(","):
+                break
+            self.assertLess(time.monotonic(), deadline)
+        self.assertLess(abs(value - time.time()), 60)
+
+    def test_the_live_batch(self):
+        status, _, idle = self.server.request("GET", "/v1/batch")
+        self.assertEqual(status, 200)
+        self.assertGreater(idle["kv_cache"]["total_blocks"], 0)
+        connection = self.server.connect()
+        connection.request("POST", "/v1/completions", json.dumps({**ASKED, "model": "roman", "max_tokens": 200, "stream": True}),
+                           {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read(10)
+        batch = self.server.request("GET", "/v1/batch")[2]
+        if batch["sequences"]:  # unless the stream has ended already
+            self.assertEqual(batch["sequences"][0]["model"], "roman")
+        response.read()
+
+    def lines(self, request_id):
+        found = []
+        for line in list(self.server.log_lines):
+            entry = json.loads(line)
+            self.assertLessEqual({"timestamp", "level"}, set(entry))
+            if entry.get("request_id") == request_id:
+                found.append(entry)
+        return found
+
+    def lines_of(self, request_id):
+        deadline = time.monotonic() + 5
+        while not self.lines(request_id) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.2)  # a second line would come now
+        return self.lines(request_id)
+
+    def ask(self, method, path, body, request_id, trace=None):
+        connection = self.server.connect()
+        headers = {"Content-Type": "application/json", "x-request-id": request_id}
+        if trace:
+            headers["traceparent"] = trace
+        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        response = connection.getresponse()
+        response.read()
+        self.assertEqual(response.headers["x-request-id"], request_id)
+        return response.status
+
+    def test_one_access_line_per_request(self):
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        self.assertEqual(self.ask("POST", "/v1/completions?secret=1", {**ASKED, "model": "roman"}, "line-1", trace), 200)
+        self.assertEqual(self.ask("GET", "/nowhere", None, "line-2"), 404)
+        self.assertEqual(self.ask("POST", "/v1/completions", {**ASKED, "model": "invented"}, "line-3"), 404)
+        (answered,) = self.lines_of("line-1")
+        self.assertEqual(answered["trace_id"], "0af7651916cd43dd8448eb211c80319c")
+        self.assertEqual((answered["route"], answered["status"], answered["model"]), ("/v1/completions", 200, "roman"))
+        self.assertEqual((answered["generated_tokens"], answered["finish_reason"]), (4, "length"))
+        self.assertEqual(len(answered["adapter_content_hash"]), 64)
+        for number in ("line-2", "line-3"):
+            (refused,) = self.lines_of(number)
+            self.assertEqual(refused["status"], 404)
+            self.assertNotIn("model", refused)
+        for secret in ("secret", "two dogs", "invented", "nowhere"):
+            self.assertNotIn(secret, self.server.log)
+
+    def test_a_disconnect_has_one_line_too(self):
+        before = self.scrape()
+        body = json.dumps({**ASKED, "prompt": [5] * 20, "max_tokens": 400, "n": 2, "stream": True}).encode()
+        with socket.create_connection((self.server.host, self.server.port)) as client:
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                           b"x-request-id: line-4\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body)
+            client.recv(100)
+        (line,) = self.lines_of("line-4")
+        self.assertEqual((line["disconnected"], line["finish_reason"]), (True, "abort"))
+        self.assertEqual(self.growth(before, "request_finish_total", finished_reason="abort"), 2)
+        self.assertEqual(self.growth(before, "chorus_http_disconnects_total"), 1)
