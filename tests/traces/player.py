@@ -80,6 +80,16 @@ class Player:
                 self.change(event)
         for thread in threads:
             thread.join()
+        if trace.get("settle"):
+            self.settle(server)
+
+    def settle(self, server):
+        """Asks every name when only its last content may be served."""
+        changed = max(changes[-1][0] for changes in self.history.values())
+        time.sleep(max(0, changed + LAG_S + 0.1 - time.monotonic()))
+        for name in sorted(self.history):
+            self.ask(server, {"at": "the end", "do": "ask", "body": {
+                "model": name, "prompt": "two red dogs", "max_tokens": 8, "temperature": 0, "logprobs": 0}})
 
     def change(self, event):
         target = self.served / event["name"]
@@ -126,7 +136,7 @@ class Player:
     def judge(self, event, answer):
         body = event["body"]
         names = [term["name"] for term in body.get("adapters", [])] or [body["model"]]
-        about = f"{'+'.join(names)} at {event['at']} s"
+        about = f"{'+'.join(names)} at {event['at']}"
         possible = [self.labels_of(name, answer) for name in names]
         if answer.fault:
             return f"{about}: {answer.fault}"

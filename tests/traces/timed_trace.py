@@ -4,6 +4,7 @@ A trace is a JSON object:
     why      what it is meant to show
     server   flags of `chorus serve`
     start    the adapters at the start: name -> label of a content (contents.py)
+    settle   whether all names are asked once more when the last change must have been noticed
     events   in the order of their times; each has "at" in seconds and "do":
         ask     "body": a request of /v1/completions or, with messages, of /v1/chat/completions. "from": the client's address.
                 "leave_after": the client disconnects after so many seconds.
@@ -27,7 +28,7 @@ SHRINK_TRIES = 2  # a failure may depend on timing, so a smaller trace counts as
 
 def read_trace(path):
     trace = json.loads(path.read_text())
-    unknown = set(trace) - {"why", "server", "start", "events"}
+    unknown = set(trace) - {"why", "server", "start", "settle", "events"}
     if unknown:
         raise ValueError(f"{path}: unknown keys {sorted(unknown)}")
     trace["events"] = [one for event in trace["events"] for one in expanded(event)]
@@ -161,7 +162,8 @@ def draw(seed):
                 if rng.random() < 0.08:
                     event["leave_after"] = rng.choice([0.001, 0.01, 0.05, 0.2])
                 events.append(event)
-    return {"why": f"drawn from seed {seed}", "server": draw_server(rng), "start": start, "events": events}
+    return {"why": f"drawn from seed {seed}", "server": draw_server(rng), "start": start, "settle": rng.random() < 0.3,
+            "events": events}
 
 
 # --- shrinking ------------------------------------------------------------------------------------------------------
