@@ -7,6 +7,7 @@ namespace chorus::server {
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
   job.record = exchange->record();
+  const bool is_base = !job.model->adapter_id && job.model->composition.empty();
   auto generation = std::make_shared<Generation>(context, std::move(job), meter);
   generation->enqueue();
   generation->recordAccepted();
@@ -14,7 +15,9 @@ void startGeneration(const ApiContext& context, Generation::Job job, const std::
     exchange->onAbort([weak = std::weak_ptr(generation)] {
       if (const auto alive = weak.lock()) alive->cancel();
     });
-    writer->begin();
+    // Whether an adapter has room and can be loaded is known only later, and a client retries by the status. So a
+    // stream with an adapter begins with its first token.
+    if (is_base) writer->begin();
     generation->deliver(std::move(writer));
   } catch (...) {
     generation->cancel();

@@ -18,7 +18,8 @@ struct AnswerSetup {
 
 class AnswerWriter : public GenerationListener {
  public:
-  // Sends the head of a stream. Does nothing for a whole answer.
+  // Sends the head of a stream, unless it was sent. Without this call it is sent with the first piece. Does nothing for
+  // a whole answer.
   virtual void begin() = 0;
 };
 

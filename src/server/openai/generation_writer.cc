@@ -76,7 +76,7 @@ bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
 }
 
 void GenerationWriter::begin() {
-  if (!setup_.options.stream) return;
+  if (!setup_.options.stream || std::exchange(begun_, true)) return;
   setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
 }
 
@@ -93,6 +93,7 @@ void GenerationWriter::sendFirstChunks(const GenerationUsage& usage) {
 }
 
 bool GenerationWriter::onDelta(GenerationDelta delta) {
+  begin();
   if (!delta.adapter_content_hash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapter_content_hash);
   if (setup_.options.stream) {
     sendFirstChunks({.prompt_tokens = delta.usage.prompt_tokens, .cached_tokens = delta.usage.cached_tokens});
@@ -134,6 +135,7 @@ std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
 }
 
 void GenerationWriter::onDone(const GenerationUsage& usage) {
+  begin();
   if (setup_.options.stream) {
     if (setup_.options.include_usage) sendChunk(OrderedJson::array(), usageJson(usage));
     setup_.exchange->write(sseEvent("[DONE]"));
@@ -161,7 +163,7 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
 }
 
 void GenerationWriter::onError(const ApiError& error) {
-  if (!setup_.options.stream) {
+  if (!begun_) {
     setup_.exchange->respond(error.response());
     return;
   }

@@ -14,7 +14,6 @@ namespace chorus::server {
 class GenerationWriter : public AnswerWriter {
  public:
   void begin() final;
-
   bool onDelta(GenerationDelta delta) final;
   void onDone(const GenerationUsage& usage) final;
   void onError(const ApiError& error) final;
@@ -63,6 +62,7 @@ class GenerationWriter : public AnswerWriter {
   std::string id_;
   int64_t created_;
   std::string fingerprint_;
+  bool begun_ = false;  // the head of the stream was sent
   bool first_sent_ = false;
   std::vector<Whole> whole_;
 };

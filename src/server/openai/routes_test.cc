@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <thread>
 
 #include "base/json.h"
 #include "server/testing/routes_fixture.h"
@@ -583,10 +584,34 @@ TEST_F(RoutesTest, EngineErrors) {
   engine.error_text = "token 5 is unknown, see /srv/x/tokens";
   engine.error_code = Code::kINVALID_ARGUMENT;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
+}
+
+// A client retries by the status, which a stream that has begun cannot have any more.
+TEST_F(RoutesTest, AnAdaptersStreamThatFailsBeforeItsFirstTokenHasTheStatusOfItsError) {
+  using Code = executor::ResponseErrorCode;
+  engine.fails_at_once = true;
+  engine.failFromNow("PEFT Cache is full. Could not store taskId=1", Code::kBUSY);
+  const std::pair<const char*, const char*> bodies[] = {
+      {"/v1/completions", R"({"model":"shift","prompt":"x","stream":true})"},
+      {"/v1/chat/completions", R"({"model":"shift","messages":[{"role":"user","content":"x"}],"stream":true})"},
+      {"/v1/responses", R"({"model":"shift","input":"x","stream":true})"},
+      {"/v1/messages", R"({"model":"shift","messages":[{"role":"user","content":"x"}],"max_tokens":9,"stream":true})"}};
+  for (const auto& [path, body] : bodies) {
+    const auto refused = answer("POST", path, body);
+    EXPECT_EQ(refused.status, 429) << path;
+    EXPECT_THAT(refused.headers, ::testing::Contains(::testing::Pair("retry-after-ms", "500"))) << path;
+    EXPECT_TRUE(Json::parse(refused.body).contains("error")) << path;
+  }
+}
+
+TEST_F(RoutesTest, AStreamThatFailsLaterEndsWithTheError) {
   const auto stream =
-      answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":3})");
-  EXPECT_EQ(stream.status, 200);
-  EXPECT_EQ(events(stream.body).back()["error"]["code"], nullptr);
+      send("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":200})");
+  while (!stream->streaming()) std::this_thread::yield();
+  engine.failFromNow("token 5 is unknown", executor::ResponseErrorCode::kINVALID_ARGUMENT);
+  const auto response = stream->wait();
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(events(response.body).back()["error"]["code"], nullptr);
 }
 
 TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {

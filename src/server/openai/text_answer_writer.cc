@@ -14,12 +14,13 @@ bool TextAnswerWriter::send(std::string_view event, const OrderedJson& payload) 
 }
 
 void TextAnswerWriter::begin() {
-  if (!options().stream) return;
+  if (!options().stream || std::exchange(begun_, true)) return;
   setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
   streamBegins();
 }
 
 bool TextAnswerWriter::onDelta(GenerationDelta delta) {
+  begin();
   if (delta.finish_reason) answer_.finish_reason = *delta.finish_reason;
   answer_.stop_reason = std::move(delta.stop_reason);
   if (options().stream && !std::exchange(started_, true)) streamStarts(delta.usage);
@@ -33,6 +34,7 @@ bool TextAnswerWriter::onDelta(GenerationDelta delta) {
 }
 
 void TextAnswerWriter::onDone(const GenerationUsage& usage) {
+  begin();
   answer_.usage = usage;
   if (options().stream) {
     streamEnds(answer_);
@@ -47,7 +49,7 @@ void TextAnswerWriter::onDone(const GenerationUsage& usage) {
 void TextAnswerWriter::onError(const ApiError& error) { fail(error); }
 
 bool TextAnswerWriter::fail(const ApiError& error) {
-  if (options().stream) {
+  if (begun_) {
     streamFails(error);
     setup_.exchange->endStream();
   } else {

@@ -35,8 +35,8 @@ class TextAnswerWriter : public AnswerWriter {
   bool send(std::string_view event, const OrderedJson& payload);
 
   virtual OrderedJson wholeAnswer(Answer answer) = 0;
-  // The events of a stream: after its head; before the first delta; of each text, which is not empty; at the end, and
-  // at an error. streamStarts is called before streamEnds even if there was no delta.
+  // The events of a stream: after its head, which is sent with the first delta; before this delta; of each text, which
+  // is not empty; at the end, and at an error. streamStarts is called before streamEnds even if there was no delta.
   virtual void streamBegins() = 0;
   virtual void streamStarts(const GenerationUsage& usage) = 0;
   virtual bool streamText(const std::string& text) = 0;
@@ -49,6 +49,7 @@ class TextAnswerWriter : public AnswerWriter {
   AnswerSetup setup_;
   ErrorForm form_;
   bool keeps_text_;
+  bool begun_ = false;  // the head of the stream was sent
   bool started_ = false;
   Answer answer_;
 };

@@ -35,10 +35,7 @@ class TextAnswerWriterTest : public ::testing::Test {
     options.stream = stream;
     auto model = std::make_shared<ServedModel>();
     model->name = "base";
-    auto made =
-        std::make_shared<PlainWriter>(AnswerSetup{exchange, model, options, 1, ClientCharge(client)}, keeps_text);
-    made->begin();
-    return made;
+    return std::make_shared<PlainWriter>(AnswerSetup{exchange, model, options, 1, ClientCharge(client)}, keeps_text);
   }
   static GenerationDelta text(const std::string& text) {
     GenerationDelta delta;

@@ -169,7 +169,14 @@ class FakeEngine : public EngineClient {
 
   executor::LiveBatch live;  // liveBatch() adds the running requests
   size_t queue_limit = 64;
-  std::string error_text;  // when set, every request fails with it after its first token
+  // Requests that run and those that come fail with this error at their next token.
+  void failFromNow(const std::string& text, executor::ResponseErrorCode code) {
+    const std::lock_guard lock(mutex_);
+    error_text = text;
+    error_code = code;
+  }
+  bool fails_at_once = false;  // before the first token
+  std::string error_text;      // when set, every request fails with it after its first token
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
   executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
@@ -201,7 +208,7 @@ class FakeEngine : public EngineClient {
 
   bool advance(executor::IdType id, Running& running) {
     const executor::Request& request = running.request;
-    if (!error_text.empty() && !running.made.empty()) {
+    if (!error_text.empty() && (fails_at_once || !running.made.empty())) {
       running.callback(executor::Response(id, error_text, std::nullopt, error_code));
       return true;
     }
