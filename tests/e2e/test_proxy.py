@@ -182,9 +182,10 @@ class Proxies(unittest.TestCase):
                 status, headers, parts = proxy.ask(body)
                 self.assertEqual(status, 200)
                 self.assertTrue(headers["content-type"].startswith("text/event-stream"))
-                # A proxy that collects the events passes on a few kilobytes at a time.
-                self.assertGreater(len(parts), sum(map(len, parts)) / 1000)
-                self.assertGreater(len(parts), 50)
+                # A proxy that waits for the whole answer passes on few large parts. How many events share a part depends on
+                # the load of the machine.
+                self.assertGreater(len(parts), 5)
+                self.assertLess(len(parts[0]), sum(map(len, parts)) / 2)
 
     def test_haproxy_keeps_an_adapter_on_its_server(self):
         marked = ("    option forwardfor\n", "    option forwardfor\n    http-response set-header x-served-by %s\n")
