@@ -63,7 +63,6 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   server::ServeOptions& options = args.options;
   options.log_json = args.log_format == "json";
   initLogging(logLevelName(args.log_level), options.log_json ? LogFormat::kJson : LogFormat::kText);
-  infoLines(configuration);
   checkedIsa(options.isa, options.backend);
   for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE"}) {
     const char* value = std::getenv(variable);
@@ -80,6 +79,7 @@ void runServe(ServeArgs& args, const std::string& configuration) {
     options.lora_directories.emplace_back(std::move(place), "--lora_modules");
   // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
   options.model_name = options.model_name.substr(0, options.model_name.find(','));
+  infoLines(configuration);
   server::serve(options);
 }
 

@@ -151,7 +151,7 @@ void ExecutorStatistics::ended(const Sequence& sequence, executor::IterationType
   try {
     ended_.push_back(sequence.request.stats(sequence, step));
     ended_.back().stage = executor::RequestStage::kGENERATION_COMPLETE;
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
     // The statistics lack this sequence.
   }
 }
