@@ -42,12 +42,14 @@ void ExecutorCore::loop() {
   admission_.takeInbox();
   // Retries while memory is short, but not for ever: nobody must wait without end for an answer.
   constexpr int kTries = 100;
-  for (int i = 0; i < kTries && !(requests_.all().empty() && delivery_.empty()); ++i) {
+  for (int i = 0; i < kTries; ++i) {
     try {
       for (const auto& [_, request] : requests_.all()) requests_.decide(*request, FinishReason::kCANCELLED);
       endDecided();
+      idle_ = true;
       publish();
       delivery_.deliver();
+      if (requests_.all().empty() && delivery_.empty()) break;
     } catch (...) {
       roundFailed(std::current_exception());
     }
