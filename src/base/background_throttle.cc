@@ -6,11 +6,6 @@
 #include <utility>
 
 namespace chorus {
-namespace {
-
-thread_local BackgroundThrottle* current_throttle = nullptr;
-
-}  // namespace
 
 ThrottleClock ThrottleClock::ofThisThread(std::function<bool()> others_need_it) {
   // Thread CPU time, not wall time: time in which other threads ran does not count as this thread's work.
@@ -36,13 +31,6 @@ void BackgroundThrottle::look() {
   if (slice + expected_piece_ <= kSlice) return;
   if (clock_.others_need_it()) clock_.rest(std::min(slice, kSlice) * kRest);
   slice_begin_ = last_look_ = clock_.now(0);
-}
-
-ThrottleScope::ThrottleScope(BackgroundThrottle& throttle) : outer_(std::exchange(current_throttle, &throttle)) {}
-ThrottleScope::~ThrottleScope() { current_throttle = outer_; }
-
-void chargeThrottle(size_t bytes) {
-  if (current_throttle != nullptr) current_throttle->charge(bytes);
 }
 
 }  // namespace chorus

@@ -1,8 +1,8 @@
 // Throttle for background work. A model step keeps every core busy and ends when its slowest thread ends, so a thread
 // that loads an adapter at the same time works in slices of at most a millisecond and sleeps between them.
 //
-// Loops that may run long report their progress by chargeThrottle(). On a thread without a BackgroundThrottle, such as
-// a converter's, that call only reads a thread-local pointer.
+// Functions whose loops may run long take a pointer to the throttle of their thread and charge it for the bytes that
+// they have worked on. The pointer is null on threads that need not rest, such as a converter's.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace chorus {
 // The clock and the load that a BackgroundThrottle sees. Tests replace the functions.
 struct ThrottleClock {
   using Duration = std::chrono::nanoseconds;
-  // Processor time that the thread has used. bytes: amount reported by chargeThrottle() since the last call.
+  // Processor time that the thread has used. bytes: amount charged since the last call.
   std::function<Duration(size_t bytes)> now;
   std::function<void(Duration)> rest;    // sleeps
   std::function<bool()> others_need_it;  // whether other work would be slowed down if the thread did not rest
@@ -56,33 +56,23 @@ class BackgroundThrottle {
   Duration longest_slice_{0};
 };
 
-// Sets this thread's BackgroundThrottle for the lifetime of the scope. Scopes nest.
-class ThrottleScope {
- public:
-  explicit ThrottleScope(BackgroundThrottle& throttle);
-  ~ThrottleScope();
-  ThrottleScope(const ThrottleScope&) = delete;
-  ThrottleScope& operator=(const ThrottleScope&) = delete;
-
- private:
-  BackgroundThrottle* outer_;
-};
-
-// Calls BackgroundThrottle::charge on this thread's BackgroundThrottle, if it has one.
-void chargeThrottle(size_t bytes);
+// Charges the throttle, if there is one.
+inline void chargeThrottle(BackgroundThrottle* throttle, size_t bytes) {
+  if (throttle != nullptr) throttle->charge(bytes);
+}
 
 // Splits the items [0, count) of bytes_each bytes into pieces of about BackgroundThrottle::kPieceBytes, and calls
 // piece(begin, n) and then chargeThrottle() for each. The size of every piece but the last is a multiple of
 // granularity.
 template <typename F>
-void inPieces(int64_t count, size_t bytes_each, F&& piece, int64_t granularity = 1) {
+void inPieces(int64_t count, size_t bytes_each, BackgroundThrottle* throttle, F&& piece, int64_t granularity = 1) {
   const auto fit =
       static_cast<int64_t>(BackgroundThrottle::kPieceBytes / (bytes_each > 0 ? bytes_each : 1)) / granularity;
   const int64_t step = (fit > 0 ? fit : 1) * granularity;
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t n = count - begin < step ? count - begin : step;
     piece(begin, n);
-    chargeThrottle(static_cast<size_t>(n) * bytes_each);
+    chargeThrottle(throttle, static_cast<size_t>(n) * bytes_each);
   }
 }
 

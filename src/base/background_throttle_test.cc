@@ -73,29 +73,24 @@ TEST(BackgroundThrottle, GoesOnWhereNobodyElseWorks) {
   EXPECT_TRUE(machine.rests.empty());
 }
 
-TEST(BackgroundThrottle, IsTheThreadsOwnForItsScope) {
+TEST(BackgroundThrottle, IsChargedForEveryPieceOfARange) {
   FakeMachine machine;
   BackgroundThrottle throttle(machine.clock());
-  const auto work = [&] {
-    machine.time += BackgroundThrottle::kSlice;
-    chargeThrottle(BackgroundThrottle::kPieceBytes);
+  const auto work = [&](BackgroundThrottle* charged) {
+    inPieces(4, BackgroundThrottle::kPieceBytes, charged,
+             [&](int64_t, int64_t) { machine.time += BackgroundThrottle::kSlice; });
   };
-  work();
-  EXPECT_TRUE(machine.rests.empty()) << "no scope";
-  {
-    const ThrottleScope scope(throttle);
-    work();
-    EXPECT_EQ(machine.rests.size(), 1u);
-  }
-  work();
-  EXPECT_EQ(machine.rests.size(), 1u);
+  work(nullptr);
+  EXPECT_TRUE(machine.rests.empty()) << "no throttle";
+  work(&throttle);
+  EXPECT_EQ(machine.rests.size(), 4u);
 }
 
 TEST(BackgroundThrottle, PiecesCoverARangeOnce) {
   std::vector<int> seen(100'000);
   int64_t longest = 0;
   inPieces(
-      std::ssize(seen), 10,
+      std::ssize(seen), 10, nullptr,
       [&](int64_t begin, int64_t count) {
         EXPECT_EQ(begin % 16, 0);
         longest = std::max(longest, count);
@@ -105,7 +100,8 @@ TEST(BackgroundThrottle, PiecesCoverARangeOnce) {
   for (const int times : seen) ASSERT_EQ(times, 1);
   EXPECT_LE(longest * 10, static_cast<int64_t>(BackgroundThrottle::kPieceBytes));
   int calls = 0;
-  inPieces(3, BackgroundThrottle::kPieceBytes * 2, [&](int64_t, int64_t count) { calls += static_cast<int>(count); });
+  inPieces(3, BackgroundThrottle::kPieceBytes * 2, nullptr,
+           [&](int64_t, int64_t count) { calls += static_cast<int>(count); });
   EXPECT_EQ(calls, 3) << "items larger than a piece go one by one";
 }
 

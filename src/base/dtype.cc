@@ -128,9 +128,10 @@ void convertPiece(const void* src, DType src_dtype, void* dst, DType dst_dtype, 
 
 }  // namespace
 
-void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count) {
+void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count,
+                     BackgroundThrottle* throttle) {
   const size_t src_size = dtypeSize(src_dtype), dst_size = dtypeSize(dst_dtype);
-  inPieces(static_cast<int64_t>(count), src_size, [&](int64_t begin, int64_t n) {
+  inPieces(static_cast<int64_t>(count), src_size, throttle, [&](int64_t begin, int64_t n) {
     const auto at = static_cast<size_t>(begin);
     convertPiece(static_cast<const std::byte*>(src) + at * src_size, src_dtype,
                  static_cast<std::byte*>(dst) + at * dst_size, dst_dtype, static_cast<size_t>(n));

@@ -9,6 +9,8 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 enum class DType : uint8_t {
   kFloat32,
   kFloat16,
@@ -66,7 +68,9 @@ inline f16 fromFloat<f16>(float x) {
 
 // Element i of an array of a floating dtype (float32, float16, bfloat16, float64), as float.
 float loadAsFloat(const void* data, DType dtype, size_t i);
-// Converts count elements between floating dtypes, rounding to nearest even. src and dst must not overlap.
-void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count);
+// Converts count elements between floating dtypes, rounding to nearest even. src and dst must not overlap. throttle: is
+// charged for the bytes of src; may be null.
+void convertElements(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count,
+                     BackgroundThrottle* throttle = nullptr);
 
 }  // namespace chorus

@@ -20,7 +20,8 @@ namespace {
 constexpr size_t kPieceBytes = size_t{32} << 10;
 
 // Returns the number of bytes read; fewer than asked for only at the file's end.
-size_t readAt(int descriptor, const std::string& path, size_t at, std::span<std::byte> out) {
+size_t readAt(int descriptor, const std::string& path, size_t at, std::span<std::byte> out,
+              BackgroundThrottle* throttle) {
   size_t done = 0;
   while (done < out.size()) {
     const ssize_t n =
@@ -30,7 +31,7 @@ size_t readAt(int descriptor, const std::string& path, size_t at, std::span<std:
     if (n < 0) fail(errorCodeOfErrno(errno), "{}: {}", path, std::strerror(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
-    chargeThrottle(static_cast<size_t>(n));
+    chargeThrottle(throttle, static_cast<size_t>(n));
   }
   return done;
 }
@@ -77,12 +78,17 @@ FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, siz
     }
   }
   AlignedBuffer memory = memory_ != nullptr ? memory_->take(size) : AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
-  const size_t done = readAt(file.descriptor.get(), file.path, 0, {memory.as<std::byte>(), size});
+  const size_t done = readAt(file.descriptor.get(), file.path, 0, {memory.as<std::byte>(), size}, throttle_);
   return {std::make_shared<const FileContents>(std::move(memory), done, memory_), file.size};
 }
 
-FileReader::PartsReader::PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes)
-    : file_(file), memory_(memory), max_bytes_(max_bytes), read_((file.size + kPieceBytes - 1) / kPieceBytes) {}
+FileReader::PartsReader::PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes,
+                                     BackgroundThrottle* throttle)
+    : file_(file),
+      memory_(memory),
+      max_bytes_(max_bytes),
+      throttle_(throttle),
+      read_((file.size + kPieceBytes - 1) / kPieceBytes) {}
 
 void FileReader::PartsReader::need(size_t at, size_t size) {
   if (size == 0) return;
@@ -93,7 +99,8 @@ void FileReader::PartsReader::need(size_t at, size_t size) {
     if (bytes > max_bytes_ - bytes_) {
       fail(ErrorCode::kUnsupported, "{}: its header has more than {} bytes", file_.path, max_bytes_);
     }
-    const size_t done = readAt(file_.descriptor.get(), file_.path, begin, {memory_.as<std::byte>() + begin, bytes});
+    const size_t done =
+        readAt(file_.descriptor.get(), file_.path, begin, {memory_.as<std::byte>() + begin, bytes}, throttle_);
     if (done < bytes) fail(ErrorCode::kCorrupt, "{}: cut to {} bytes while it was read", file_.path, begin + done);
     read_[piece] = true;
     bytes_ += bytes;

@@ -22,6 +22,8 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 // A copy of a file's bytes, independent of later changes to the file. (A process that maps the file instead gets SIGBUS
 // when the file is truncated.)
 class FileContents {
@@ -46,9 +48,11 @@ class FileContents {
 // Reads files of one directory and records the stamp of each. Not thread-safe; for a single read, not for reuse.
 class FileReader {
  public:
-  // memory: where the memory of read files comes from and returns to; null: it is allocated and freed.
-  explicit FileReader(std::shared_ptr<const Directory> directory, std::shared_ptr<FileMemory> memory = nullptr)
-      : directory_(std::move(directory)), memory_(std::move(memory)) {}
+  // memory: where the memory of read files comes from and returns to; null: it is allocated and freed. throttle: is
+  // charged for the bytes that are read; may be null.
+  explicit FileReader(std::shared_ptr<const Directory> directory, std::shared_ptr<FileMemory> memory = nullptr,
+                      BackgroundThrottle* throttle = nullptr)
+      : directory_(std::move(directory)), memory_(std::move(memory)), throttle_(throttle) {}
 
   // Reads a whole file. If it changed within the last tick of the file system's clock, first sleeps until the tick is
   // over, so that any further change gets a different stamp. Throws the Errors of Directory::openFile, kCorrupt when
@@ -67,7 +71,7 @@ class FileReader {
   auto readParts(const std::string& name, size_t max_file_bytes, size_t max_parts_bytes, Parse&& parse) {
     const Opened file = open(name, max_file_bytes);
     const AlignedBuffer memory(file.size, AlignedBuffer::Pages::kSmall);
-    PartsReader parts(file, memory, max_parts_bytes);
+    PartsReader parts(file, memory, max_parts_bytes, throttle_);
     return parse(
         PartialBytes({memory.as<const std::byte>(), file.size}, [&](size_t at, size_t size) { parts.need(at, size); }));
   }
@@ -80,6 +84,8 @@ class FileReader {
   // The latest FileStamp::changed_ns of all recorded files that exist; 0 when there are none.
   int64_t newestChangeNs() const;
   const Directory& directory() const { return *directory_; }
+  // The throttle that reading charges; null if there is none.
+  BackgroundThrottle* throttle() const { return throttle_; }
 
  private:
   struct Opened {
@@ -90,13 +96,14 @@ class FileReader {
   // Reads pieces of an open file into `memory`, which has the file's size, each piece once.
   class PartsReader {
    public:
-    PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes);
+    PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes, BackgroundThrottle* throttle);
     void need(size_t at, size_t size);
 
    private:
     const Opened& file_;
     const AlignedBuffer& memory_;
     size_t max_bytes_;
+    BackgroundThrottle* throttle_;
     size_t bytes_ = 0;        // read so far
     std::vector<bool> read_;  // one for each piece
   };
@@ -105,19 +112,21 @@ class FileReader {
   const std::optional<FileStamp>& see(const std::string& name);
   std::shared_ptr<const Directory> directory_;
   std::shared_ptr<FileMemory> memory_;
+  BackgroundThrottle* throttle_;
   std::vector<Seen> seen_;
   bool changed_ = false;  // the stamp of an opened file differed from the recorded one
 };
 
 // Calls read(FileReader&) until no file changed during the call (at most three tries, each opens the directory again).
 // Then returns its result, or rethrows the exception that it ended with. Throws what `open` throws, and kConflict,
-// naming the directory, when files changed during every try. memory: see FileReader.
+// naming the directory, when files changed during every try. memory, throttle: see FileReader.
 template <typename F>
-auto readUnchanged(const OpenDirectory& open, F&& read, const std::shared_ptr<FileMemory>& memory = nullptr) {
+auto readUnchanged(const OpenDirectory& open, F&& read, const std::shared_ptr<FileMemory>& memory = nullptr,
+                   BackgroundThrottle* throttle = nullptr) {
   constexpr int kTries = 3;
   std::string what;
   for (int i = 0; i < kTries; ++i) {
-    FileReader files(open(), memory);
+    FileReader files(open(), memory, throttle);
     try {
       auto result = read(files);
       if (files.unchanged()) return result;

@@ -12,7 +12,7 @@ struct Sha256::State {
   ~State() { EVP_MD_CTX_free(context); }
 };
 
-Sha256::Sha256() : state_(std::make_unique<State>()) {
+Sha256::Sha256(BackgroundThrottle* throttle) : state_(std::make_unique<State>()), throttle_(throttle) {
   if (state_->context == nullptr || EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) != 1) {
     fail(ErrorCode::kInternal, "SHA-256 is not available");
   }
@@ -20,7 +20,7 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
 Sha256::~Sha256() = default;
 
 void Sha256::update(std::span<const std::byte> bytes) {
-  inPieces(std::ssize(bytes), 1, [&](int64_t begin, int64_t count) {
+  inPieces(std::ssize(bytes), 1, throttle_, [&](int64_t begin, int64_t count) {
     EVP_DigestUpdate(state_->context, bytes.data() + begin, static_cast<size_t>(count));
   });
 }

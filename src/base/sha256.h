@@ -9,9 +9,12 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 class Sha256 {
  public:
-  Sha256();
+  // throttle: is charged for the hashed bytes; may be null.
+  explicit Sha256(BackgroundThrottle* throttle = nullptr);
   ~Sha256();
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
@@ -24,6 +27,7 @@ class Sha256 {
  private:
   struct State;
   std::unique_ptr<State> state_;
+  BackgroundThrottle* throttle_;
 };
 
 }  // namespace chorus

@@ -77,7 +77,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
     for (int64_t r = 0; r < share + added; ++r) {
       const int64_t token = r < share ? tp_rank * share + r : kVocab + r - share;
       if (r < share && token >= kVocab) continue;
-      packer.packRows(row(token).data(), config.dtype, 1, in, r, memory.data());
+      packer.packRows(row(token).data(), config.dtype, 1, in, r, memory.data(), nullptr);
     }
     return {memory.data(), config.dtype, share + added, in};
   }

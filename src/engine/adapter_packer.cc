@@ -34,10 +34,11 @@ std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens
 }
 
 // Unpacks the first `count` rows to rows [count, in] and charges the throttle after each row.
-void unpackRows(const WeightPacker& packer, const PackedWeight& weight, int64_t count, float* rows) {
+void unpackRows(const WeightPacker& packer, const PackedWeight& weight, int64_t count, float* rows,
+                BackgroundThrottle* throttle) {
   for (int64_t row = 0; row < count; ++row) {
     packer.unpackRow(weight, row, rows + row * weight.in);
-    chargeThrottle(static_cast<size_t>(weight.in) * sizeof(float));
+    chargeThrottle(throttle, static_cast<size_t>(weight.in) * sizeof(float));
   }
 }
 
@@ -72,11 +73,11 @@ AdapterPacker::Place AdapterPacker::placeOf(const AdapterModule& module) const {
   return place;
 }
 
-// One pass over an adapter. With a base it writes the packed values; without one it only counts their bytes.
+// Makes one pass over an adapter. With a base it writes the packed values; without one it only counts their bytes.
 class AdapterPacker::Writer {
  public:
   Writer(const AdapterPacker& packer, const Adapter& part, const ModelWeights* base, std::byte* staging,
-         const std::byte* device, AdapterParts& parts)
+         const std::byte* device, AdapterParts& parts, BackgroundThrottle* throttle)
       : places_(packer),
         config_(packer.config_),
         table_(packer.table_),
@@ -86,6 +87,7 @@ class AdapterPacker::Writer {
         staging_(staging),
         device_(device),
         parts_(parts),
+        throttle_(throttle),
         dtype_(packer.config_.dtype) {}
 
   int64_t run() {
@@ -118,15 +120,15 @@ class AdapterPacker::Writer {
   PackedWeight pack(const std::byte* values, DType from, int64_t out, int64_t in) {
     const std::byte* data = take(packer_.bytes(dtype_, out, in), [&](std::byte* host) {
       if (from == dtype_) {
-        packer_.packRows(values, dtype_, out, in, 0, host);
+        packer_.packRows(values, dtype_, out, in, 0, host, throttle_);
       } else {
-        const std::vector<std::byte> converted = convertedValues(values, from, dtype_, out * in);
+        const std::vector<std::byte> converted = convertedValues(values, from, dtype_, out * in, throttle_);
         // An infinite value would become NaN in the rows of other requests, by products with zeros (BlockTerm).
-        if (!allFinite(converted, dtype_)) {
+        if (!allFinite(converted, dtype_, throttle_)) {
           fail(ErrorCode::kInvalidArgument, "the adapter holds values beyond the range of {}, the model's type",
                dtypeName(dtype_));
         }
-        packer_.packRows(converted.data(), dtype_, out, in, 0, host);
+        packer_.packRows(converted.data(), dtype_, out, in, 0, host, throttle_);
       }
     });
     return PackedWeight{data, dtype_, out, in};
@@ -136,7 +138,7 @@ class AdapterPacker::Writer {
   PackedWeight pack(DType dtype, int64_t out, int64_t in, Values&& values) {
     const std::byte* data = take(packer_.bytes(dtype, out, in), [&](std::byte* host) {
       const std::vector<std::byte> rows = values();
-      packer_.packRows(rows.data(), dtype, out, in, 0, host);
+      packer_.packRows(rows.data(), dtype, out, in, 0, host, throttle_);
     });
     return PackedWeight{data, dtype, out, in};
   }
@@ -214,13 +216,13 @@ class AdapterPacker::Writer {
                                     const std::vector<std::pair<int64_t, const AdapterWeight*>>& weights, int64_t out,
                                     int64_t in, DType dtype) const {
     std::vector<float> rows(static_cast<size_t>(out * in));
-    unpackRows(packer_, base_->at(layer)[linear].weight, out, rows.data());
+    unpackRows(packer_, base_->at(layer)[linear].weight, out, rows.data(), throttle_);
     for (const auto& [begin, weight] : weights) {
       std::vector<float> own(static_cast<size_t>(weight->rows * weight->cols));
-      roundValues(weight->data, weight->dtype, typeOf(linear), own);
+      roundValues(weight->data, weight->dtype, typeOf(linear), own, throttle_);
       std::copy(own.begin(), own.end(), rows.begin() + begin * in);
     }
-    return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
+    return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in, throttle_);
   }
 
   // Adds the difference from the base's bias, because the consumer of the linear adds the base's bias later. Tokens
@@ -230,7 +232,7 @@ class AdapterPacker::Writer {
     const Place place = of_head ? Place{.layer = kOutsideLayers, .linear = LinearId::kHead} : placeOf(weight);
     const int64_t in = of_head ? config_.embedding_size : sizeOf(place.linear).second;
     std::vector<float> bias(static_cast<size_t>(weight.rows));
-    convertElements(weight.data, weight.dtype, bias.data(), DType::kFloat32, bias.size());
+    convertElements(weight.data, weight.dtype, bias.data(), DType::kFloat32, bias.size(), throttle_);
     if (base_ != nullptr) {
       const LinearWeights& base = base_->at(place.layer)[place.linear];
       const int64_t count = std::min(std::ssize(bias), base.weight.out - place.out_begin);
@@ -245,7 +247,7 @@ class AdapterPacker::Writer {
 
   void addNorm(const AdapterWeight& weight) {
     std::vector<float> values(static_cast<size_t>(weight.rows));
-    convertElements(weight.data, weight.dtype, values.data(), DType::kFloat32, values.size());
+    convertElements(weight.data, weight.dtype, values.data(), DType::kFloat32, values.size(), throttle_);
     const float* copy = copyFloats(values);
     NormWeights norm = {.size = weight.rows};
     (weight.slot.isBias() ? norm.bias : norm.weight) = copy;
@@ -273,8 +275,8 @@ class AdapterPacker::Writer {
     addHeadWeight(pack(dtype, out, in, [&] {
       const PackedWeight& base = base_->outside[LinearId::kHead].weight;
       std::vector<float> rows(static_cast<size_t>(out * in));
-      unpackRows(packer_, base, base.out, rows.data());
-      return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in);
+      unpackRows(packer_, base, base.out, rows.data(), throttle_);
+      return convertedValues(bytesOf(rows), DType::kFloat32, dtype, out * in, throttle_);
     }));
   }
 
@@ -307,7 +309,7 @@ class AdapterPacker::Writer {
       embedding.table = {.data = take(count * static_cast<int64_t>(dtypeSize(dtype_)),
                                       [&](std::byte* host) {
                                         convertElements(weight.data, weight.dtype, host, dtype_,
-                                                        static_cast<size_t>(count));
+                                                        static_cast<size_t>(count), throttle_);
                                       }),
                          .dtype = dtype_,
                          .vocab = weight.rows,
@@ -320,7 +322,7 @@ class AdapterPacker::Writer {
         std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
       }));
       std::vector<float> rows(tokens.rows.size());
-      roundValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, rows);
+      roundValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, rows, throttle_);
       embedding.replaced_rows = copyFloats(rows);
     }
     for (const AdapterModule& module : part_.modules) {
@@ -335,7 +337,8 @@ class AdapterPacker::Writer {
     const auto rank = static_cast<size_t>(module.rank);
     const auto tokens = static_cast<size_t>(module.in);
     const std::byte* table = take(static_cast<int64_t>(rank * tokens * size), [&](std::byte* host) {
-      const std::vector<std::byte> a = convertedValues(module.a, module.dtype, dtype_, module.rank * module.in);
+      const std::vector<std::byte> a =
+          convertedValues(module.a, module.dtype, dtype_, module.rank * module.in, throttle_);
       for (size_t r = 0; r < rank; ++r) {
         for (size_t t = 0; t < tokens; ++t)
           std::memcpy(host + (t * rank + r) * size, &a[(r * tokens + t) * size], size);
@@ -364,18 +367,19 @@ class AdapterPacker::Writer {
   std::byte* staging_;
   const std::byte* device_;
   AdapterParts& parts_;
+  BackgroundThrottle* throttle_;
   DType dtype_;
   int64_t used_ = 0;
 };
 
 int64_t AdapterPacker::bytes(const Adapter& part) const {
   AdapterParts counted(config_.num_hidden_layers);
-  return Writer(*this, part, nullptr, nullptr, nullptr, counted).run();
+  return Writer(*this, part, nullptr, nullptr, nullptr, counted, nullptr).run();
 }
 
 void AdapterPacker::pack(const Adapter& part, const ModelWeights& base, std::byte* staging, const std::byte* device,
-                         AdapterParts& parts) const {
-  Writer(*this, part, &base, staging, device, parts).run();
+                         AdapterParts& parts, BackgroundThrottle* throttle) const {
+  Writer(*this, part, &base, staging, device, parts, throttle).run();
 }
 
 }  // namespace chorus

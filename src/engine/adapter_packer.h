@@ -23,9 +23,9 @@ class AdapterPacker {
   int64_t bytes(const Adapter& part) const;
   // Writes the packed shard to `staging`, and adds its contents to `parts` with the addresses that they will have in
   // device memory: the same offsets from `device`. base: the rank's weights in host memory. The shard's magnitudes must
-  // be normalised.
+  // be normalised. throttle: is charged for converted and packed bytes; may be null.
   void pack(const Adapter& part, const ModelWeights& base, std::byte* staging, const std::byte* device,
-            AdapterParts& parts) const;
+            AdapterParts& parts, BackgroundThrottle* throttle) const;
 
   // The linear that a module adapts on this rank, and the module's first output feature in it. The module must not be
   // the token embedding's. Throws Error(kUnsupported) for a module that the model does not have.

@@ -45,7 +45,7 @@ void resolveLimits(BuildConfig& config, const ModelConfig& model) {
   }
 }
 
-// One packing task: moves rows [begin, end) of a checkpoint tensor to their place in an engine tensor.
+// A packing task: moves rows [begin, end) of a checkpoint tensor to their place in an engine tensor.
 struct PackTask {
   const std::byte* source;
   const RankTensor* tensor;
@@ -68,9 +68,9 @@ void packLinear(const PackTask& task, const std::byte* rows, int64_t count) {
   const int64_t row = task.row_begin + task.begin;
   switch (task.tensor->role) {
     case TensorRole::kValues:
-      return task.packer->packRows(rows, task.dtype, count, task.in, row, task.target);
+      return task.packer->packRows(rows, task.dtype, count, task.in, row, task.target, nullptr);
     case TensorRole::kIntegers:
-      return task.packer->packRows(rows, task.tensor->format, count, task.in, row, task.target);
+      return task.packer->packRows(rows, task.tensor->format, count, task.in, row, task.target, nullptr);
     case TensorRole::kScales:
       return task.packer->packScales(rows, task.dtype, task.tensor->format, count, task.in, row, task.target);
   }

@@ -25,28 +25,29 @@ const std::byte* rowOf(const AdapterWeight& weight, int64_t row) {
   return weight.data + static_cast<size_t>(row * weight.cols) * dtypeSize(weight.dtype);
 }
 
-bool sameTable(const AdapterWeight& weight, const TableWeights& weights) {
+bool sameTable(const AdapterWeight& weight, const TableWeights& weights, BackgroundThrottle* throttle) {
   const auto& [base, cols] = weights;
   if (weight.rows > base.vocab || weight.cols != cols || weight.row_begin != base.first_token) return false;
   const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(base.dtype);
   std::vector<std::byte> row(row_bytes);
   const auto* table = static_cast<const std::byte*>(base.data);
   for (int64_t i = 0; i < weight.rows; ++i) {
-    convertElements(rowOf(weight, i), weight.dtype, row.data(), base.dtype, static_cast<size_t>(cols));
+    convertElements(rowOf(weight, i), weight.dtype, row.data(), base.dtype, static_cast<size_t>(cols), throttle);
     if (std::memcmp(row.data(), table + static_cast<size_t>(i) * row_bytes, row_bytes) != 0) return false;
-    chargeThrottle(row_bytes);
+    chargeThrottle(throttle, row_bytes);
   }
   return true;
 }
 
-bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype, const WeightPacker& packer) {
+bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype, const WeightPacker& packer,
+              BackgroundThrottle* throttle) {
   if (weight.rows != base.out || weight.cols != base.in || base.dtype != dtype) return false;
   std::vector<float> row(static_cast<size_t>(base.in)), own(row.size());
   for (int64_t i = 0; i < weight.rows; ++i) {
     packer.unpackRow(base, i, row.data());
-    roundValues(rowOf(weight, i), weight.dtype, dtype, own);
+    roundValues(rowOf(weight, i), weight.dtype, dtype, own, throttle);
     if (own != row) return false;
-    chargeThrottle(row.size() * sizeof(float));
+    chargeThrottle(throttle, row.size() * sizeof(float));
   }
   return true;
 }
@@ -54,12 +55,12 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
 // scale * B A of a module, with A and B rounded as in the products.
 class Delta {
  public:
-  Delta(const AdapterModule& module, DType dtype)
+  Delta(const AdapterModule& module, DType dtype, BackgroundThrottle* throttle)
       : module_(module),
         a_(static_cast<size_t>(module.rank * module.in)),
         b_(static_cast<size_t>(module.out * module.rank)) {
-    roundValues(module.a, module.dtype, dtype, a_);
-    roundValues(module.b, module.dtype, dtype, b_);
+    roundValues(module.a, module.dtype, dtype, a_, throttle);
+    roundValues(module.b, module.dtype, dtype, b_, throttle);
   }
   // Adds row `out` to `row`.
   void addRow(int64_t out, std::vector<float>& row) const {
@@ -87,14 +88,15 @@ class Delta {
 // Row `feature` of the shard's output head: its row in head_tokens, in the adapter's own head or in the base's,
 // whichever comes first.
 void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t feature, const WeightPacker& packer,
-             std::vector<float>& row) {
+             std::vector<float>& row, BackgroundThrottle* throttle) {
   const std::vector<int32_t>& tokens = part.head_tokens.tokens;
   const auto token = std::lower_bound(tokens.begin(), tokens.end(), feature);
   if (token != tokens.end() && *token == feature) {
     const auto at = static_cast<size_t>(token - tokens.begin()) * row.size();
-    roundValues(reinterpret_cast<const std::byte*>(part.head_tokens.rows.data() + at), DType::kFloat32, dtype, row);
+    roundValues(reinterpret_cast<const std::byte*>(part.head_tokens.rows.data() + at), DType::kFloat32, dtype, row,
+                throttle);
   } else if (const AdapterWeight* own = weightOf(part, slotOf(LinearId::kHead))) {
-    roundValues(rowOf(*own, feature), own->dtype, dtype, row);
+    roundValues(rowOf(*own, feature), own->dtype, dtype, row, throttle);
   } else {
     packer.unpackRow(base, feature, row.data());
   }
@@ -102,47 +104,48 @@ void headRow(const Adapter& part, const PackedWeight& base, DType dtype, int64_t
 
 // Sums of squares of the columns of the adapted embedding table. A column is one output of the module.
 std::vector<double> squaredColumns(const Adapter& part, const AdapterModule& module, const EmbeddingTable& base,
-                                   DType dtype) {
-  const Delta delta(module, dtype);
+                                   DType dtype, BackgroundThrottle* throttle) {
+  const Delta delta(module, dtype, throttle);
   const AdapterWeight* own = weightOf(part, slotOf(TableId::kTokens));
   const auto* table = static_cast<const std::byte*>(base.data);
   std::vector<float> values(static_cast<size_t>(module.out));
   std::vector<double> sums(values.size());
   for (int64_t token = 0; token < module.in; ++token) {
     if (own != nullptr) {
-      roundValues(rowOf(*own, token), own->dtype, dtype, values);
+      roundValues(rowOf(*own, token), own->dtype, dtype, values, throttle);
     } else {
       const size_t row_bytes = values.size() * dtypeSize(base.dtype);
-      roundValues(table + static_cast<size_t>(token) * row_bytes, base.dtype, dtype, values);
+      roundValues(table + static_cast<size_t>(token) * row_bytes, base.dtype, dtype, values, throttle);
     }
     delta.addColumn(token, values);
     for (size_t o = 0; o < values.size(); ++o) sums[o] += static_cast<double>(values[o]) * values[o];
-    chargeThrottle(values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
+    chargeThrottle(throttle, values.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
 }  // namespace
 
-void Session::dropCopiesOfBase(Adapter& part) const {
+void Session::dropCopiesOfBase(Adapter& part, BackgroundThrottle* throttle) const {
   const SlotWeights& base = baseWeights().outside;
   const DType dtype = engine_->config().dtype;
   std::erase_if(part.weights, [&](const AdapterWeight& weight) {
     if (weight.slot == slotOf(TableId::kTokens) && part.input_vocab_size == 0) {
-      return sameTable(weight, base[TableId::kTokens]);
+      return sameTable(weight, base[TableId::kTokens], throttle);
     }
     return weight.slot == slotOf(LinearId::kHead) && part.vocab_size == 0 &&
-           sameHead(weight, base[LinearId::kHead].weight, dtype, engine_->packer());
+           sameHead(weight, base[LinearId::kHead].weight, dtype, engine_->packer(), throttle);
   });
 }
 
-std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterModule& module) const {
+std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterModule& module,
+                                             BackgroundThrottle* throttle) const {
   const DType dtype = engine_->config().dtype;
   const WeightPacker& packer = engine_->packer();
   const ModelWeights& base = baseWeights();
   if (module.module_id == kTokenEmbedding) {
-    return squaredColumns(part, module, base.outside[TableId::kTokens].table, dtype);
+    return squaredColumns(part, module, base.outside[TableId::kTokens].table, dtype, throttle);
   }
-  const Delta delta(module, dtype);
+  const Delta delta(module, dtype, throttle);
   const bool head = module.module_id == kOutputHead;
   const auto place = AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).placeOf(module);
   const PackedWeight& first = base.at(place.layer)[place.linear].weight;
@@ -151,7 +154,7 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
   std::vector<double> sums(static_cast<size_t>(module.out));
   for (int64_t o = 0; o < module.out; ++o) {
     if (head) {
-      headRow(part, weight, dtype, o, packer, row);
+      headRow(part, weight, dtype, o, packer, row, throttle);
     } else {
       packer.unpackRow(weight, place.out_begin + o, row.data());
     }
@@ -159,7 +162,7 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
     double sum = 0;
     for (const float x : row) sum += static_cast<double>(x) * x;
     sums[static_cast<size_t>(o)] = sum;
-    chargeThrottle(row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
+    chargeThrottle(throttle, row.size() * sizeof(float) * static_cast<size_t>(1 + module.rank));
   }
   return sums;
 }
@@ -168,7 +171,7 @@ int64_t Session::packedBytes(const Adapter& part) const {
   return AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).bytes(part);
 }
 
-std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) const {
+std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part, BackgroundThrottle* throttle) const {
   const AdapterPacker packer(engine_->config(), table_, engine_->packer(), engine_->rank());
   const auto total = static_cast<size_t>(packer.bytes(part));
   DeviceBuffer memory = adapter_memory_->take(total);
@@ -176,10 +179,10 @@ std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part) co
   const AlignedBuffer staging(view == nullptr ? total : 0);
   std::byte* const packed = view == nullptr ? staging.as<std::byte>() : view;
   auto parts = std::make_shared<AdapterParts>(engine_->layers().count());
-  packer.pack(part, baseWeights(), packed, memory.as<std::byte>(), *parts);
+  packer.pack(part, baseWeights(), packed, memory.as<std::byte>(), *parts, throttle);
   if (view == nullptr) {
     const Stream stream;
-    inPieces(static_cast<int64_t>(total), 1, [&](int64_t begin, int64_t bytes) {
+    inPieces(static_cast<int64_t>(total), 1, throttle, [&](int64_t begin, int64_t bytes) {
       backend_->upload(memory.as<std::byte>() + begin, packed + begin, static_cast<size_t>(bytes), stream);
     });
     backend_->synchronize(stream);

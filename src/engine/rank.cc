@@ -34,13 +34,13 @@ Rank::Rank(std::shared_ptr<const Engine> engine, std::shared_ptr<Backend> backen
 
 std::span<const float> Rank::step(std::span<const std::byte> command) { return session_.run(decoder_.decode(command)); }
 
-AdapterReport Rank::adapter(std::span<const std::byte> command) {
+AdapterReport Rank::adapter(std::span<const std::byte> command, BackgroundThrottle* throttle) {
   const AdapterId id = decodeAdapter(command);
   switch (commandOf(command)) {
     case RankCommand::kPrepare:
-      return prepare(id);
+      return prepare(id, throttle);
     case RankCommand::kMeasure:
-      return measure(id);
+      return measure(id, throttle);
     case RankCommand::kCompose:
       return compose(id, decodeComposedTerms(command));
     case RankCommand::kDrop:
@@ -51,23 +51,25 @@ AdapterReport Rank::adapter(std::span<const std::byte> command) {
   }
 }
 
-Adapter Rank::shareOf(AdapterId id) const {
+Adapter Rank::shareOf(AdapterId id, BackgroundThrottle* throttle) const {
   const Engine& engine = session_.engine();
-  Adapter share = shardAdapter(find_adapter_(id), engine.config(), table_, engine.rank());
-  if (!share.only_shapes) session_.dropCopiesOfBase(share);
+  Adapter share = shardAdapter(find_adapter_(id), engine.config(), table_, engine.rank(), throttle);
+  if (!share.only_shapes) session_.dropCopiesOfBase(share, throttle);
   return share;
 }
 
-AdapterReport Rank::prepare(AdapterId id) {
-  Adapter share = shareOf(id);
-  normaliseMagnitudes(share);
-  std::shared_ptr<const AdapterParts> parts = session_.packAdapter(share);
+AdapterReport Rank::prepare(AdapterId id, BackgroundThrottle* throttle) {
+  Adapter share = shareOf(id, throttle);
+  normaliseMagnitudes(share, throttle);
+  std::shared_ptr<const AdapterParts> parts = session_.packAdapter(share, throttle);
   AdapterReport report{static_cast<int64_t>(parts->bytes()), compositionRefusal(*parts)};
   session_.adapters().add(id, std::move(parts));
   return report;
 }
 
-AdapterReport Rank::measure(AdapterId id) const { return {session_.packedBytes(shareOf(id)), ""}; }
+AdapterReport Rank::measure(AdapterId id, BackgroundThrottle* throttle) const {
+  return {session_.packedBytes(shareOf(id, throttle)), ""};
+}
 
 AdapterReport Rank::compose(AdapterId id, std::span<const ComposedTerm> terms) {
   std::vector<WeightedParts> shares;
@@ -79,10 +81,10 @@ AdapterReport Rank::compose(AdapterId id, std::span<const ComposedTerm> terms) {
 // Replaces DoRA's magnitudes m by m / ||W + scale B A||, with the norm over each whole output row (PEFT's
 // DoraLinearLayer). The ranks of a stage have the same modules. If a linear is cut along its inputs, each rank holds a
 // part of every row; the sums of all ranks give each of them the same factors.
-void Rank::normaliseMagnitudes(Adapter& share) const {
+void Rank::normaliseMagnitudes(Adapter& share, BackgroundThrottle* throttle) const {
   for (AdapterModule& module : share.modules) {
     if (module.magnitude.empty() || module.magnitude_is_normalised) continue;
-    std::vector<double> squares = session_.squaredRowNorms(share, module);
+    std::vector<double> squares = session_.squaredRowNorms(share, module, throttle);
     if (isSummed(module, session_.engine().config(), table_)) sumOverRanks(squares);
     for (size_t o = 0; o < module.magnitude.size(); ++o) {
       // Padding of the vocabulary has neither weights nor a magnitude.

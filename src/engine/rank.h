@@ -1,5 +1,5 @@
-// One rank of an engine, with the adapters that it has ready. It does what commands ask (rank_command.h) and meets the
-// other ranks only through communicators.
+// A rank of an engine: its session, and the adapters that are ready on it. It executes commands (rank_command.h) and
+// exchanges data with the other ranks only through communicators.
 #pragma once
 
 #include <cstdint>
@@ -41,18 +41,19 @@ class Rank {
   // Runs a kStep and returns what Session::run() returns. Not thread-safe.
   std::span<const float> step(std::span<const std::byte> command);
   // Does any other command. All ranks of a stage get each kPrepare, one after another. Thread-safe; may run during
-  // steps. Errors leave the rank without the adapter.
-  AdapterReport adapter(std::span<const std::byte> command);
+  // steps. Errors leave the rank without the adapter. throttle: of the calling thread, charged for work on the
+  // adapter's values; may be null.
+  AdapterReport adapter(std::span<const std::byte> command, BackgroundThrottle* throttle = nullptr);
 
   const Session& session() const { return session_; }
   Session& session() { return session_; }
 
  private:
-  AdapterReport prepare(AdapterId id);
-  AdapterReport measure(AdapterId id) const;
+  AdapterReport prepare(AdapterId id, BackgroundThrottle* throttle);
+  AdapterReport measure(AdapterId id, BackgroundThrottle* throttle) const;
   AdapterReport compose(AdapterId id, std::span<const ComposedTerm> terms);
-  Adapter shareOf(AdapterId id) const;
-  void normaliseMagnitudes(Adapter& share) const;
+  Adapter shareOf(AdapterId id, BackgroundThrottle* throttle) const;
+  void normaliseMagnitudes(Adapter& share, BackgroundThrottle* throttle) const;
   void sumOverRanks(std::span<double> values) const;
 
   WeightTable table_;

@@ -18,13 +18,6 @@
 namespace chorus {
 namespace {
 constexpr int kSpinMicroseconds = 50;
-
-// A background throttle for the calling thread.
-struct Throttled {
-  explicit Throttled(ThrottleClock clock) : throttle(std::move(clock)), scope(throttle) {}
-  BackgroundThrottle throttle;
-  ThrottleScope scope;
-};
 }  // namespace
 
 std::vector<std::shared_ptr<const Engine>> RankGroup::loadEngines(const std::filesystem::path& dir) {
@@ -131,7 +124,7 @@ PreparedAdapter RankGroup::registered() const {
 }
 
 AdapterReport RankGroup::askRanks(RankCommand command, AdapterId id, const Adapter& adapter,
-                                  const MakeThrottleClock& throttle) const {
+                                  BackgroundThrottle* throttle, const MakeThrottleClock& make_clock) const {
   Ranks& all = *ranks_;
   {
     const std::lock_guard lock(all.mutex);
@@ -148,12 +141,13 @@ AdapterReport RankGroup::askRanks(RankCommand command, AdapterId id, const Adapt
   const AdapterCommandBytes bytes = encodeAdapter(command, id);
   AdapterReport sum;
   std::mutex sum_mutex;
-  // One stage at a time, so that only that stage's part of the adapter is in memory twice.
+  // The stages take turns, so that only one stage's part of the adapter is in memory twice.
   for (int32_t begin = 0; begin < size(); begin += all.tp_size) {
     all.adapters->run(begin, all.tp_size, [&](int32_t rank) {
-      std::optional<Throttled> throttled;
-      if (throttle && rank != begin) throttled.emplace(throttle());  // rank `begin` is on the caller's thread
-      const AdapterReport report = all.at(rank).adapter(bytes);
+      const bool on_callers_thread = rank == begin;
+      std::optional<BackgroundThrottle> own;
+      if (make_clock && !on_callers_thread) own.emplace(make_clock());
+      const AdapterReport report = all.at(rank).adapter(bytes, on_callers_thread ? throttle : own ? &*own : nullptr);
       const std::lock_guard lock(sum_mutex);
       sum.bytes += report.bytes;
       if (sum.composition_refusal.empty()) sum.composition_refusal = report.composition_refusal;
@@ -162,8 +156,8 @@ AdapterReport RankGroup::askRanks(RankCommand command, AdapterId id, const Adapt
   return sum;
 }
 
-std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter,
-                                                                 const MakeThrottleClock& throttle) const {
+std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle,
+                                                                 const MakeThrottleClock& make_clock) const {
   assert(!adapter.only_shapes);
   checkServable(adapter, engine().buildConfig());
   const int64_t vocab = engine().config().vocab_size;
@@ -175,7 +169,7 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
          adapter.name, adapter.vocab_size, adapter.input_vocab_size, vocab, most);
   }
   auto prepared = std::make_shared<PreparedAdapter>(registered());
-  AdapterReport report = askRanks(RankCommand::kPrepare, prepared->id, adapter, throttle);
+  AdapterReport report = askRanks(RankCommand::kPrepare, prepared->id, adapter, throttle, make_clock);
   prepared->bytes = static_cast<size_t>(report.bytes);
   prepared->elements = adapterElements(adapter);
   prepared->vocab_size = adapter.vocab_size;
@@ -187,9 +181,10 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
   return prepared;
 }
 
-int64_t RankGroup::preparedBytes(const Adapter& adapter, const MakeThrottleClock& throttle) const {
+int64_t RankGroup::preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle,
+                                 const MakeThrottleClock& make_clock) const {
   checkServable(adapter, engine().buildConfig());
-  return askRanks(RankCommand::kMeasure, AdapterId{++ranks_->last_id}, adapter, throttle).bytes;
+  return askRanks(RankCommand::kMeasure, AdapterId{++ranks_->last_id}, adapter, throttle, make_clock).bytes;
 }
 
 std::shared_ptr<const PreparedAdapter> RankGroup::composeAdapters(std::span<const WeightedAdapter> terms) const {

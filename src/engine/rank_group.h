@@ -38,13 +38,15 @@ class RankGroup {
   // The following functions are thread-safe and may run during steps. What they return may outlive the group.
   //
   // Prepares a whole (unsharded) adapter for every rank and normalises its magnitudes with the base weights. throttle:
-  // makes the throttle's clock for the thread of a rank other than the caller's; null: these ranks do not rest. Throws
+  // of the calling thread, which also does the work of the first rank of each stage; null: the caller does not rest.
+  // make_clock: makes the clock of the throttle of each other rank's thread; null: these ranks do not rest. Throws
   // Error(kUnsupported) if the engine was built without --lora_plugin or --dora_plugin, if it does not enable one of
   // the adapter's modules, or if the adapter adds too many tokens.
-  std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter,
-                                                        const MakeThrottleClock& throttle = nullptr) const;
+  std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
+                                                        const MakeThrottleClock& make_clock = nullptr) const;
   // The number of bytes that the prepared adapter will take on all ranks. Throws the Errors of checkServable().
-  int64_t preparedBytes(const Adapter& adapter, const MakeThrottleClock& throttle = nullptr) const;
+  int64_t preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
+                        const MakeThrottleClock& make_clock = nullptr) const;
   // Composes adapters of this group (see composeParts()). terms: at least one, each with an empty composition_refusal.
   // The composition takes no memory of its own, but its terms' weights stay in memory as long as it is used.
   std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) const;
@@ -59,8 +61,8 @@ class RankGroup {
   // Gives an adapter an id. The ranks drop the adapter when the result's `shares` end.
   PreparedAdapter registered() const;
   // Runs kPrepare or kMeasure on all ranks. Returns the sum of their bytes and the first refusal.
-  AdapterReport askRanks(RankCommand command, AdapterId id, const Adapter& adapter,
-                         const MakeThrottleClock& throttle) const;
+  AdapterReport askRanks(RankCommand command, AdapterId id, const Adapter& adapter, BackgroundThrottle* throttle,
+                         const MakeThrottleClock& make_clock) const;
 
   std::vector<std::shared_ptr<const Engine>> engines_;
   std::shared_ptr<Ranks> ranks_;

@@ -1,5 +1,5 @@
-// One rank of an engine that is ready to run steps, with weights on the device, KV pool and activations. rank_group.h
-// runs all ranks.
+// A session holds what one rank needs to run steps: weights on the device, KV pool and activations. rank_group.h runs
+// the sessions of all ranks.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,8 @@
 #include "models/step_input.h"
 
 namespace chorus {
+
+class BackgroundThrottle;
 
 struct Adapter;        // lora/adapter.h
 struct AdapterModule;  // lora/adapter.h
@@ -55,7 +57,7 @@ class Session {
 
   // The memory that a session with these options takes.
   static SessionMemory memoryNeeds(const Engine& engine, const SessionOptions& options);
-  // The same for a rank of an engine that is not built yet and whose rank file will have weight_bytes bytes.
+  // Overload for a rank of an engine that is not built yet. weight_bytes: size that the rank's file will have.
   static SessionMemory memoryNeeds(const ModelConfig& config, const BuildConfig& build, int32_t rank,
                                    int64_t weight_bytes, const SessionOptions& options);
 
@@ -67,17 +69,20 @@ class Session {
   // the next run; it is empty on every rank but the first of the last stage. Not thread-safe.
   std::span<const float> run(const StepInput& input);
 
+  // The functions that take a throttle charge it for their work on values; it may be null.
+  //
   // Packs this rank's shard of an adapter, as shardAdapter returned it, but with normalised magnitudes. Thread-safe;
   // may run during steps.
-  std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part) const;
+  std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part, BackgroundThrottle* throttle) const;
   // Number of bytes that packAdapter() uses for this shard.
   int64_t packedBytes(const Adapter& part) const;
   // For each output of a module of this rank's shard, the sum of (W + scale B A)^2 over this rank's inputs, with A and
   // B rounded as in the products. For the token embedding, the sum is over this rank's tokens. Thread-safe.
-  std::vector<double> squaredRowNorms(const Adapter& part, const AdapterModule& module) const;
+  std::vector<double> squaredRowNorms(const Adapter& part, const AdapterModule& module,
+                                      BackgroundThrottle* throttle) const;
   // Removes an embedding table and an output head from this rank's shard if they equal the base's after rounding to the
   // engine's type, because PEFT saves the base's together with an adapter on them. Thread-safe.
-  void dropCopiesOfBase(Adapter& part) const;
+  void dropCopiesOfBase(Adapter& part, BackgroundThrottle* throttle) const;
 
   const Engine& engine() const { return *engine_; }
   const SessionOptions& options() const { return options_; }

@@ -58,7 +58,7 @@ bool isGzip(std::span<const std::byte> first) {
 }
 
 std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, std::string_view source,
-                                           uint64_t max_bytes, UnpackTo to) {
+                                           uint64_t max_bytes, UnpackTo to, BackgroundThrottle* throttle) {
   const auto corrupt = [&](const char* reason) {
     fail(ErrorCode::kCorrupt, "{}: damaged gzip file: {}", source, reason != nullptr ? reason : "it is no gzip file");
   };
@@ -99,7 +99,7 @@ std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, st
            source, kMaxGunzipRatio);
     }
     appendUnpacked(file.get(), {static_cast<const std::byte*>(block), bytes}, to, source);
-    chargeThrottle(bytes);
+    chargeThrottle(throttle, bytes);
   }
   if (size == 0) corrupt("it holds no data");
   return std::make_shared<const UnpackedFile>(file.get(), size);

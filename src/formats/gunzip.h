@@ -9,6 +9,8 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 // Decompressed bytes; read-only, page-aligned.
 class UnpackedFile {
  public:
@@ -39,12 +41,11 @@ enum class UnpackTo {
 inline constexpr uint64_t kMaxGunzipRatio = 1000;
 inline constexpr uint64_t kGunzipFree = 1 << 20;
 
-// Decompresses one layer of gzip. Throws Error:
+// Decompresses one layer of gzip. throttle: is charged for the unpacked bytes; may be null. Throws Error:
 //   kCorrupt      damaged or truncated data, no data, more than max_bytes bytes, or more than kMaxGunzipRatio times the
-//   bytes of
-//                 `packed`
+//                 bytes of `packed`
 //   kExhausted    no memory or disk space is left
 std::shared_ptr<const UnpackedFile> gunzip(std::span<const std::byte> packed, std::string_view source,
-                                           uint64_t max_bytes, UnpackTo to);
+                                           uint64_t max_bytes, UnpackTo to, BackgroundThrottle* throttle = nullptr);
 
 }  // namespace chorus

@@ -26,8 +26,8 @@ class PanelPacker final : public WeightPacker {
     return static_cast<int64_t>(bytes);
   }
   void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin,
-                void* dst) const override {
-    chorus::packRows(rows, format, num_rows, in, row_begin, dst);
+                void* dst, BackgroundThrottle* throttle) const override {
+    chorus::packRows(rows, format, num_rows, in, row_begin, dst, throttle);
   }
   int64_t rowsTogether() const override { return kPanelCols; }
   void packScales(const void* scales, DType from, const WeightFormat& format, int64_t num_rows, int64_t in,

@@ -9,6 +9,8 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 // All functions are thread-safe.
 class WeightPacker {
  public:
@@ -25,8 +27,9 @@ class WeightPacker {
   //     that several sources can be appended by calls in ascending order.
   //   - Calls for the same weight may run at the same time if each begins at a multiple of rowsTogether().
   //   - Sets to zero whatever padding the form needs.
+  //   - throttle: is charged for the bytes that are packed (float formats only); may be null.
   virtual void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin,
-                        void* dst) const = 0;
+                        void* dst, BackgroundThrottle* throttle) const = 0;
   virtual int64_t rowsTogether() const = 0;
 
   // Packs the scales of quantised rows: [num_rows, groups of `in`] (or [num_rows] for a format without groups) of type

@@ -20,8 +20,8 @@ TEST(WeightPacker, RowsOfSeveralCallsAreReadBack) {
   std::vector<float> values(static_cast<size_t>(out * in));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const AlignedBuffer memory(static_cast<size_t>(packer.bytes(DType::kFloat32, out, in)));
-  packer.packRows(values.data(), DType::kFloat32, together, in, 0, memory.data());
-  packer.packRows(values.data() + together * in, DType::kFloat32, out - together, in, together, memory.data());
+  packer.packRows(values.data(), DType::kFloat32, together, in, 0, memory.data(), nullptr);
+  packer.packRows(values.data() + together * in, DType::kFloat32, out - together, in, together, memory.data(), nullptr);
   std::vector<float> row(static_cast<size_t>(in));
   for (int64_t o = 0; o < out; ++o) {
     packer.unpackRow({memory.data(), DType::kFloat32, out, in}, o, row.data());

@@ -17,25 +17,26 @@ namespace {
 // Whether no value is infinite or NaN: in every float format all bits of `exponent` are set in these. `found` has the
 // values' own type so that the loop is vectorised.
 template <typename Bits>
-bool finiteBits(std::span<const std::byte> bytes, Bits exponent) {
+bool finiteBits(std::span<const std::byte> bytes, Bits exponent, BackgroundThrottle* throttle) {
   bool finite = true;
-  inPieces(std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits)), sizeof(Bits), [&](int64_t begin, int64_t count) {
-    const std::byte* piece = bytes.data() + static_cast<size_t>(begin) * sizeof(Bits);
-    Bits found = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      Bits bits;
-      std::memcpy(&bits, piece + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
-      found |= static_cast<Bits>((bits & exponent) == exponent ? 1 : 0);
-    }
-    finite &= found == 0;
-  });
+  inPieces(std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits)), sizeof(Bits), throttle,
+           [&](int64_t begin, int64_t count) {
+             const std::byte* piece = bytes.data() + static_cast<size_t>(begin) * sizeof(Bits);
+             Bits found = 0;
+             for (int64_t i = 0; i < count; ++i) {
+               Bits bits;
+               std::memcpy(&bits, piece + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
+               found |= static_cast<Bits>((bits & exponent) == exponent ? 1 : 0);
+             }
+             finite &= found == 0;
+           });
   return finite;
 }
 
 // float64 adapters are stored as float32: a value beyond float32's range would become infinite.
-bool fitFloat32(std::span<const std::byte> doubles) {
+bool fitFloat32(std::span<const std::byte> doubles, BackgroundThrottle* throttle) {
   bool fit = true;
-  inPieces(std::ssize(doubles) / static_cast<int64_t>(sizeof(double)), sizeof(double),
+  inPieces(std::ssize(doubles) / static_cast<int64_t>(sizeof(double)), sizeof(double), throttle,
            [&](int64_t begin, int64_t count) {
              for (int64_t i = begin; i < begin + count; ++i) {
                double value;
@@ -51,9 +52,9 @@ std::shared_ptr<std::byte> allocate(size_t bytes) {
           [](std::byte* p) { ::operator delete(p); }};
 }
 
-std::shared_ptr<std::byte> copyOf(std::span<const std::byte> bytes) {
+std::shared_ptr<std::byte> copyOf(std::span<const std::byte> bytes, BackgroundThrottle* throttle) {
   auto copy = allocate(bytes.size());
-  inPieces(std::ssize(bytes), 1, [&](int64_t begin, int64_t count) {
+  inPieces(std::ssize(bytes), 1, throttle, [&](int64_t begin, int64_t count) {
     std::memcpy(copy.get() + begin, bytes.data() + begin, static_cast<size_t>(count));
   });
   return copy;
@@ -145,22 +146,22 @@ bool isAdapterDType(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
 }
 
-bool allFinite(std::span<const std::byte> bytes, DType dtype) {
+bool allFinite(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle) {
   switch (dtype) {
     case DType::kFloat32:
-      return finiteBits<uint32_t>(bytes, 0x7f800000u);
+      return finiteBits<uint32_t>(bytes, 0x7f800000u, throttle);
     case DType::kFloat16:
-      return finiteBits<uint16_t>(bytes, 0x7c00u);
+      return finiteBits<uint16_t>(bytes, 0x7c00u, throttle);
     case DType::kBFloat16:
-      return finiteBits<uint16_t>(bytes, 0x7f80u);
+      return finiteBits<uint16_t>(bytes, 0x7f80u, throttle);
     case DType::kFloat64:
-      return fitFloat32(bytes);
+      return fitFloat32(bytes, throttle);
     default:
       return true;
   }
 }
 
-bool allZero(std::span<const std::byte> bytes, DType dtype) {
+bool allZero(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle) {
   constexpr size_t kPiece = 4096;
   const size_t size = dtypeSize(dtype);
   for (size_t begin = 0; begin < bytes.size(); begin += kPiece) {
@@ -170,15 +171,15 @@ bool allZero(std::span<const std::byte> bytes, DType dtype) {
       const bool has_sign = at % size == size - 1;
       if ((piece[at] & (has_sign ? std::byte{0x7f} : std::byte{0xff})) != std::byte{0}) return false;
     }
-    chargeThrottle(piece.size());
+    chargeThrottle(throttle, piece.size());
   }
   return true;
 }
 
-std::vector<float> toFloats(const TensorView& tensor) {
-  const auto aligned = copyOf(tensor.bytes);
+std::vector<float> toFloats(const TensorView& tensor, BackgroundThrottle* throttle) {
+  const auto aligned = copyOf(tensor.bytes, throttle);
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
-  convertElements(aligned.get(), tensor.dtype, values.data(), DType::kFloat32, values.size());
+  convertElements(aligned.get(), tensor.dtype, values.data(), DType::kFloat32, values.size(), throttle);
   return values;
 }
 
@@ -187,13 +188,13 @@ const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
   const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtypeSize(tensor.dtype) == 0;
   if (aligned && tensor.dtype == dtype) return tensor.bytes.data();
   const auto count = static_cast<size_t>(tensor.elements());
-  const auto source = copyOf(tensor.bytes);
+  const auto source = copyOf(tensor.bytes, throttle_);
   if (tensor.dtype == dtype) {
     keep(source);
     return source.get();
   }
   const auto converted = allocate(count * dtypeSize(dtype));
-  convertElements(source.get(), tensor.dtype, converted.get(), dtype, count);
+  convertElements(source.get(), tensor.dtype, converted.get(), dtype, count, throttle_);
   keep(converted);
   return converted.get();
 }
@@ -217,7 +218,7 @@ void AdapterBuilder::add(AdapterWeight weight, const TensorView& values) {
 namespace {
 
 // Adapter::without_effect. Looks at one value of most modules: a trained B rarely begins with a zero.
-std::string reasonWithoutEffect(const Adapter& adapter) {
+std::string reasonWithoutEffect(const Adapter& adapter, BackgroundThrottle* throttle) {
   const bool has_values = !adapter.weights.empty() || !adapter.embedding_tokens.empty() ||
                           !adapter.head_tokens.empty() || adapter.vocab_size > 0 || adapter.input_vocab_size > 0;
   if (adapter.only_shapes || has_values) return {};
@@ -226,8 +227,8 @@ std::string reasonWithoutEffect(const Adapter& adapter) {
     const bool has_bias = std::ranges::any_of(module.bias, [](float value) { return value != 0; });
     if (!module.magnitude.empty()) return {};
     if (module.scale == 0) continue;
-    if (has_bias ||
-        (!allZero({module.b, module.bBytes()}, module.dtype) && !allZero({module.a, module.aBytes()}, module.dtype))) {
+    if (has_bias || (!allZero({module.b, module.bBytes()}, module.dtype, throttle) &&
+                     !allZero({module.a, module.aBytes()}, module.dtype, throttle))) {
       return {};
     }
     has_scale = true;
@@ -244,7 +245,7 @@ Adapter AdapterBuilder::finish(std::string content_hash) {
     return std::tie(x.layer, x.slot, x.row_begin) < std::tie(y.layer, y.slot, y.row_begin);
   });
   adapter_.content_hash = std::move(content_hash);
-  adapter_.without_effect = reasonWithoutEffect(adapter_);
+  adapter_.without_effect = reasonWithoutEffect(adapter_, throttle_);
   return std::move(adapter_);
 }
 

@@ -40,17 +40,23 @@ std::string moduleNames(const WeightTable& table);
 
 // float32, float16, bfloat16 and float64.
 bool isAdapterDType(DType dtype);
+// The functions below charge `throttle`, which may be null, for the bytes that they read.
+//
 // Whether all values are finite, and float64 values also within float32's range. dtype must satisfy isAdapterDType;
 // bytes may be unaligned.
-bool allFinite(std::span<const std::byte> bytes, DType dtype);
+bool allFinite(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle = nullptr);
 // Whether all values are zero. dtype must satisfy isAdapterDType; bytes may be unaligned.
-bool allZero(std::span<const std::byte> bytes, DType dtype);
+bool allZero(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle = nullptr);
 // The tensor's values as floats. Its dtype must satisfy isAdapterDType; its bytes may be unaligned.
-std::vector<float> toFloats(const TensorView& tensor);
+std::vector<float> toFloats(const TensorView& tensor, BackgroundThrottle* throttle = nullptr);
 
 class AdapterBuilder {
  public:
-  explicit AdapterBuilder(std::string name) { adapter_.name = std::move(name); }
+  // throttle: is charged for the bytes that are copied and converted; may be null.
+  explicit AdapterBuilder(std::string name, BackgroundThrottle* throttle = nullptr) : throttle_(throttle) {
+    adapter_.name = std::move(name);
+  }
+  BackgroundThrottle* throttle() const { return throttle_; }
 
   // From now on `add` uses only the tensors' shapes and points to `zeros` instead of their values. `zeros` must be
   // aligned and at least as long as the longest tensor.
@@ -76,6 +82,7 @@ class AdapterBuilder {
  private:
   const std::byte* place(const TensorView& tensor, DType dtype);
   Adapter adapter_;
+  BackgroundThrottle* throttle_;
   const std::byte* zeros_ = nullptr;
 };
 

@@ -114,7 +114,7 @@ const std::vector<FileStamp>& AdapterContents::stamps() const {
 }
 
 AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
-                                 const std::shared_ptr<FileMemory>& memory) {
+                                 const std::shared_ptr<FileMemory>& memory, BackgroundThrottle* throttle) {
   return readUnchanged(
       location.open,
       [&](FileReader& files) -> AdapterContents {
@@ -122,7 +122,7 @@ AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_byt
         if (archive.empty()) return {readPeftFiles(files, max_bytes)};
         return {readNemoFiles(files, archive, max_bytes)};
       },
-      memory);
+      memory, throttle);
 }
 
 size_t AdapterHeaders::weightsBytes() const {
@@ -130,9 +130,9 @@ size_t AdapterHeaders::weightsBytes() const {
   return peft != nullptr ? peft->weights_bytes : std::get<NemoFiles>(files).size;
 }
 
-std::string AdapterHeaders::digest() const {
+std::string AdapterHeaders::digest(BackgroundThrottle* throttle) const {
   const auto* const peft = std::get_if<PeftHeaders>(&files);
-  return peft != nullptr ? peft->digest() : std::string();
+  return peft != nullptr ? peft->digest(throttle) : std::string();
 }
 
 AdapterContents AdapterHeaders::parse() const {
@@ -141,12 +141,15 @@ AdapterContents AdapterHeaders::parse() const {
   return {std::get<NemoFiles>(files)};
 }
 
-AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes) {
-  return readUnchanged(location.open, [&](FileReader& files) -> AdapterHeaders {
-    const std::string archive = archiveOf(location, files);
-    if (archive.empty()) return {readPeftHeaders(files, max_bytes)};
-    return {readNemoHeaders(files, archive, max_bytes)};
-  });
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes, BackgroundThrottle* throttle) {
+  return readUnchanged(
+      location.open,
+      [&](FileReader& files) -> AdapterHeaders {
+        const std::string archive = archiveOf(location, files);
+        if (archive.empty()) return {readPeftHeaders(files, max_bytes)};
+        return {readNemoHeaders(files, archive, max_bytes)};
+      },
+      nullptr, throttle);
 }
 
 int64_t newestAdapterChangeNs(const AdapterLocation& location) {

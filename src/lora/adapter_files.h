@@ -29,14 +29,15 @@ std::string nemoArchiveIn(const Directory& directory);
 // adapter's name, others into checkpoint-N, epoch_N or step_N, of which the highest N counts. Throws
 // Error(kInvalidArgument) that lists the subdirectories if several others have adapters, and the Errors of Directory.
 std::shared_ptr<const Directory> adapterDirectoryWithin(std::shared_ptr<const Directory> directory);
-// Whether the directory has the files of an adapter of either kind, be it complete or not.
+// Whether the directory has an adapter_config.json or a .nemo archive. The adapter may be incomplete.
 bool holdsAdapter(const Directory& directory);
-// The same for adapterDirectoryWithin() of a path, which may also be a .nemo file. Throws nothing.
+// Whether `path` is an existing .nemo file, or a directory for whose adapterDirectoryWithin() holdsAdapter() is true.
+// Throws nothing.
 bool isAdapter(const std::filesystem::path& path);
-// Whether what an adapter is read from is missing: the archive, or one of the two files.
+// Whether a file that reading the adapter needs is missing: the archive, or one of the two files of a PEFT adapter.
 bool lacksAdapterFiles(const Directory& directory);
 
-// Where an adapter is read from.
+// The place from which an adapter is read.
 struct AdapterLocation {
   OpenDirectory open;
   std::string archive;  // file name of the .nemo archive to read; empty: the directory must hold one adapter only
@@ -53,20 +54,22 @@ struct AdapterContents {
   const std::vector<FileStamp>& stamps() const;
 };
 // Reads all files in one state of the directory (FileReader). max_bytes: of the weights. Throws Error: those of `open`,
-// of nemoArchiveIn and of both formats. memory: see FileReader.
+// of nemoArchiveIn and of both formats. memory, throttle: see FileReader.
 AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
-                                 const std::shared_ptr<FileMemory>& memory = nullptr);
+                                 const std::shared_ptr<FileMemory>& memory = nullptr,
+                                 BackgroundThrottle* throttle = nullptr);
 
-// The same, but of the weights only names, types and shapes.
+// An adapter's files without the values of its weights: only the names, types and shapes of the tensors are read.
 struct AdapterHeaders {
   std::variant<PeftHeaders, NemoFiles> files;
 
   size_t weightsBytes() const;
   // PeftHeaders::digest; empty for an archive.
-  std::string digest() const;
+  std::string digest(BackgroundThrottle* throttle = nullptr) const;
   AdapterContents parse() const;
 };
-AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes);
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes,
+                                  BackgroundThrottle* throttle = nullptr);
 
 // Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.
 int64_t newestAdapterChangeNs(const AdapterLocation& location);

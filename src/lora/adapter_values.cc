@@ -31,7 +31,7 @@ TensorView withoutPairs(const TensorView& rows, int64_t head_rows, AdapterBuilde
   if (builder.takesShapesOnly()) return rows;
   const auto memory = memoryFor(rows, builder);
   const size_t row_bytes = rows.bytes.size() / static_cast<size_t>(rows.shape[0]);
-  inPieces(rows.shape[0], row_bytes, [&](int64_t begin, int64_t count) {
+  inPieces(rows.shape[0], row_bytes, builder.throttle(), [&](int64_t begin, int64_t count) {
     for (int64_t row = begin; row < begin + count; ++row) {
       std::memcpy(memory->data() + static_cast<size_t>(row) * row_bytes,
                   rows.bytes.data() + static_cast<size_t>(pairedRow(row, head_rows)) * row_bytes, row_bytes);
@@ -42,7 +42,7 @@ TensorView withoutPairs(const TensorView& rows, int64_t head_rows, AdapterBuilde
 }  // namespace
 
 const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
-                                std::string_view hint) {
+                                std::string_view hint, BackgroundThrottle* throttle) {
   const TensorView& tensor = *weights.find(name);
   const auto refuse = [&](std::string_view reason) {
     fail(ErrorCode::kCorrupt, "{}: tensor '{}' {}", weights.source(), name, reason);
@@ -53,7 +53,7 @@ const TensorView& checkedTensor(const TensorFile& weights, const std::string& na
   if (!isAdapterDType(tensor.dtype)) {
     refuse(fmt::format("is {}; float32, float16, bfloat16 and float64 are read", dtypeName(tensor.dtype)));
   }
-  if (weights.hasValues() && !allFinite(tensor.bytes, tensor.dtype))
+  if (weights.hasValues() && !allFinite(tensor.bytes, tensor.dtype, throttle))
     refuse("holds values that are not finite; train or save it again");
   return tensor;
 }
@@ -61,24 +61,24 @@ const TensorView& checkedTensor(const TensorFile& weights, const std::string& na
 LowRank lowRankOf(const TensorFile& weights, const std::string& a, const std::string& b, const LowRankShape& shape,
                   const ValuesForm& form, AdapterBuilder& builder) {
   if (form.form == AdapterForm::kMlx) {
-    const TensorView& of_a = checkedTensor(weights, a, {shape.in, shape.rank}, kOtherModel);
-    const TensorView& of_b = checkedTensor(weights, b, {shape.rank, shape.out}, kOtherModel);
+    const TensorView& of_a = checkedTensor(weights, a, {shape.in, shape.rank}, kOtherModel, builder.throttle());
+    const TensorView& of_b = checkedTensor(weights, b, {shape.rank, shape.out}, kOtherModel, builder.throttle());
     return {transposed(of_a, builder), transposed(of_b, builder)};
   }
-  const TensorView& of_a = checkedTensor(weights, a, {shape.rank, shape.in}, kOtherModel);
-  const TensorView& of_b = checkedTensor(weights, b, {shape.out, shape.rank}, kOtherModel);
+  const TensorView& of_a = checkedTensor(weights, a, {shape.rank, shape.in}, kOtherModel, builder.throttle());
+  const TensorView& of_b = checkedTensor(weights, b, {shape.out, shape.rank}, kOtherModel, builder.throttle());
   return {of_a, form.head_rows > 0 ? withoutPairs(of_b, form.head_rows, builder) : of_b};
 }
 
 std::vector<LowRank> lowRankOfExperts(const TensorFile& weights, const std::string& a, const std::string& b,
-                                      const LowRankShape& shape, int64_t experts) {
+                                      const LowRankShape& shape, int64_t experts, BackgroundThrottle* throttle) {
   const auto rows = static_cast<int64_t>(
       checkedMul(static_cast<uint64_t>(shape.rank), static_cast<uint64_t>(experts), "the rank of all experts"));
   const bool is_flat = weights.find(a)->shape.size() == 2;
   const std::vector<int64_t> a_shape =
       is_flat ? std::vector<int64_t>{rows, shape.in} : std::vector<int64_t>{experts, shape.rank, shape.in};
-  const TensorView& all_a = checkedTensor(weights, a, a_shape, kOtherModel);
-  const TensorView& all_b = checkedTensor(weights, b, {experts, shape.out, shape.rank}, kOtherModel);
+  const TensorView& all_a = checkedTensor(weights, a, a_shape, kOtherModel, throttle);
+  const TensorView& all_b = checkedTensor(weights, b, {experts, shape.out, shape.rank}, kOtherModel, throttle);
   std::vector<LowRank> matrices;
   for (int64_t expert = 0; expert < experts; ++expert) {
     const auto ofExpert = [&](const TensorView& all, std::vector<int64_t> own) -> TensorView {
@@ -94,9 +94,9 @@ std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, 
                             AdapterBuilder& builder) {
   std::vector<int64_t> shape = weights.find(name)->shape;
   if (shape != std::vector<int64_t>{count, 1} && shape != std::vector<int64_t>{1, count}) shape = {count};
-  TensorView values = checkedTensor(weights, name, shape, kOtherModel);
+  TensorView values = checkedTensor(weights, name, shape, kOtherModel, builder.throttle());
   values.shape = {count};
-  return toFloats(form.head_rows > 0 ? withoutPairs(values, form.head_rows, builder) : values);
+  return toFloats(form.head_rows > 0 ? withoutPairs(values, form.head_rows, builder) : values, builder.throttle());
 }
 
 bool sameValues(const TensorView& one, const TensorView& other) {
@@ -114,7 +114,7 @@ TensorView transposed(const TensorView& matrix, AdapterBuilder& builder) {
     for (size_t c = 0; c < columns; ++c) {
       std::memcpy(memory->data() + (c * rows + r) * size, matrix.bytes.data() + (r * columns + c) * size, size);
     }
-    chargeThrottle(columns * size);
+    chargeThrottle(builder.throttle(), columns * size);
   }
   result.bytes = *memory;
   return result;
@@ -132,7 +132,7 @@ TensorView everyNthColumn(const TensorView& matrix, int64_t n, int64_t first, Ad
     for (int64_t c = first; c < columns; c += n, to += size) {
       std::memcpy(to, matrix.bytes.data() + static_cast<size_t>(r * columns + c) * size, size);
     }
-    chargeThrottle(static_cast<size_t>(columns / n) * size);
+    chargeThrottle(builder.throttle(), static_cast<size_t>(columns / n) * size);
   }
   result.bytes = *memory;
   return result;

@@ -13,9 +13,10 @@
 namespace chorus {
 
 // Returns a tensor of the file after checking its shape, its type and that its values are finite. Throws
-// Error(kCorrupt) that names the tensor; for a wrong shape, the message also contains `hint`.
+// Error(kCorrupt) that names the tensor; for a wrong shape, the message also contains `hint`. throttle: is charged for
+// the bytes of the values; may be null.
 const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
-                                std::string_view hint);
+                                std::string_view hint, BackgroundThrottle* throttle);
 
 // How a file stores the matrices of one module.
 struct ValuesForm {
@@ -38,7 +39,7 @@ LowRank lowRankOf(const TensorFile& weights, const std::string& a, const std::st
 // The matrices of each expert, which mlx-lm stacks: A [experts, rank, in] (or [experts * rank, in], as older versions
 // write it) and B [experts, out, rank]. Throws like checkedTensor().
 std::vector<LowRank> lowRankOfExperts(const TensorFile& weights, const std::string& a, const std::string& b,
-                                      const LowRankShape& shape, int64_t experts);
+                                      const LowRankShape& shape, int64_t experts, BackgroundThrottle* throttle);
 // A vector with one value for each of the `count` outputs: a bias or DoRA's magnitude, [count], or [count, 1] or
 // [1, count] as the DoRA authors' code writes it.
 std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, int64_t count, const ValuesForm& form,

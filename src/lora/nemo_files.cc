@@ -49,10 +49,10 @@ NemoFiles readMembers(const PartialBytes& tar, const std::string& source, Parse&
 }  // namespace
 
 NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& source, size_t max_bytes,
-                         std::shared_ptr<const void> memory) {
+                         std::shared_ptr<const void> memory, BackgroundThrottle* throttle) {
   std::span<const std::byte> tar = bytes;
   if (isGzip(bytes)) {
-    const auto unpacked = gunzip(bytes, source, max_bytes, UnpackTo::kMemory);
+    const auto unpacked = gunzip(bytes, source, max_bytes, UnpackTo::kMemory, throttle);
     tar = unpacked->bytes();
     using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
     memory = std::make_shared<const Both>(std::move(memory), unpacked);
@@ -68,7 +68,8 @@ NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& so
 
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes) {
   const auto whole = files.read(name, max_bytes);
-  NemoFiles read = parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole);
+  NemoFiles read =
+      parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole, files.throttle());
   read.stamps = files.stamps();
   return read;
 }

@@ -20,7 +20,7 @@ inline constexpr const char* kNemoExtension = ".nemo";
 
 struct NemoFiles {
   std::string source;         // path of the archive, for error lines
-  std::string config_source;  // the same for model_config.yaml in it
+  std::string config_source;  // path of model_config.yaml in the archive, for error lines
   Json config;                // model_config.yaml
   int32_t tp_size = 1;
   int32_t pp_size = 1;
@@ -37,11 +37,12 @@ struct NemoFiles {
 // Reads the archive `name` of the reader's directory. An archive of more than max_bytes bytes, packed or unpacked, is
 // refused. Throws the Errors of FileReader and of the formats (tar_archive.h, gunzip.h, nemo_layout.h, torch_file.h).
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes);
-// The same, but of an archive without gzip only the headers of the members, the config and the headers of the
-// checkpoints are read.
+// Like readNemoFiles(), but reads only the headers of the archive's members, the config and the headers of the
+// checkpoints. An archive packed with gzip is read whole.
 NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max_bytes);
-// The same from memory, which `memory` owns.
+// Like readNemoFiles(), but reads an archive in memory, which `memory` owns. throttle: is charged for unpacked bytes;
+// may be null.
 NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& source, size_t max_bytes,
-                         std::shared_ptr<const void> memory);
+                         std::shared_ptr<const void> memory, BackgroundThrottle* throttle = nullptr);
 
 }  // namespace chorus

@@ -103,7 +103,8 @@ const Json& loraTuning(const Json& config, std::string_view source) {
 
 class NemoReader {
  public:
-  NemoReader(const NemoFiles& files, const NemoShape& shape) : files_(files), shape_(shape) {
+  NemoReader(const NemoFiles& files, const NemoShape& shape, BackgroundThrottle* throttle)
+      : files_(files), shape_(shape), throttle_(throttle) {
     uint64_t total = 0;
     for (const TensorFile& shard : files_.shards) total += shard.fileBytes().size();
     most_copied_ = 2 * total + kFreeBytes;
@@ -118,8 +119,8 @@ class NemoReader {
   }
 
  private:
-  // What may be read and copied beyond the size of the checkpoints. Any number of tensors of a checkpoint may have the
-  // same bytes, so the work would otherwise have no bound.
+  // Number of bytes that may be read, and copied, beyond the size of the checkpoints. Without these limits the work
+  // would have no bound, because any number of tensors of a checkpoint may have the same bytes.
   static constexpr uint64_t kFreeBytes = 1 << 16;
 
   struct Found {
@@ -218,7 +219,7 @@ class NemoReader {
       }
       if (files_.hasValues()) {
         charge(read_, most_read_, view->bytes.size(), name);
-        if (!allFinite(view->bytes, view->dtype)) {
+        if (!allFinite(view->bytes, view->dtype, throttle_)) {
           refuse(name, "holds values that are not finite; train or save it again");
         }
       }
@@ -252,7 +253,7 @@ class NemoReader {
     for (const TensorView* part : parts) {
       std::memcpy(out.data() + at, part->bytes.data(), part->bytes.size());
       at += part->bytes.size();
-      chargeThrottle(part->bytes.size());
+      chargeThrottle(throttle_, part->bytes.size());
     }
     joined.bytes = out;
     return joined;
@@ -273,7 +274,7 @@ class NemoReader {
         std::memcpy(to, part->bytes.data() + row * row_bytes, row_bytes);
         to += row_bytes;
       }
-      chargeThrottle(row_bytes * parts.size());
+      chargeThrottle(throttle_, row_bytes * parts.size());
     }
     joined.bytes = out;
     return joined;
@@ -294,7 +295,7 @@ class NemoReader {
       const size_t size = static_cast<size_t>(count) * row_bytes;
       std::memcpy(to, matrix.bytes.data() + static_cast<size_t>(first) * row_bytes, size);
       to += size;
-      chargeThrottle(size);
+      chargeThrottle(throttle_, size);
     }
     return {matrix.dtype, matrix.shape, out};
   }
@@ -358,6 +359,7 @@ class NemoReader {
 
   const NemoFiles& files_;
   const NemoShape& shape_;
+  BackgroundThrottle* throttle_;
   std::vector<Found> found_;
   int64_t dim_ = 0;                                                   // 0: the config does not say it
   uint64_t most_read_ = 0, most_copied_ = 0, read_ = 0, copied_ = 0;  // bytes
@@ -398,13 +400,15 @@ NemoShape NemoShape::of(const ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_size, config.intermediate_size};
 }
 
-NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape) { return NemoReader(files, shape).read(); }
+NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape, BackgroundThrottle* throttle) {
+  return NemoReader(files, shape, throttle).read();
+}
 
 Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known) {
   checkSameShape(files, target.config);
-  NemoModules read = readNemoModules(files, NemoShape::of(target.config));
-  AdapterBuilder builder(std::move(name));
+  NemoModules read = readNemoModules(files, NemoShape::of(target.config), target.throttle);
+  AdapterBuilder builder(std::move(name), target.throttle);
   builder.keep(files.memory);
   for (const TensorFile& shard : files.shards) builder.keep(shard.keepAlive());
   for (auto& memory : read.storage) builder.keep(std::move(memory));
@@ -470,7 +474,7 @@ Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterT
     if (!known.stamps.empty() && files.stamps == known.stamps) {
       hash = known.content_hash;
     } else {
-      Sha256 sha;
+      Sha256 sha(target.throttle);
       sha.update("nemo ");
       sha.update(files.bytes);
       hash = sha.hex();

@@ -27,15 +27,15 @@
 
 namespace chorus {
 
-// What the order of an adapter's rows depends on.
+// The numbers of the base model that determine the order of an adapter's rows.
 struct NemoShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_size = 0;
   int64_t intermediate_size = 0;
 
-  // By the config of the model that the adapter was trained for, which is part of the archive. Throws Error that names
-  // the missing field.
+  // Reads the shape from the config of the model that the adapter was trained for, which is part of the archive. Throws
+  // Error that names the missing field.
   static NemoShape of(const Json& config, std::string_view source);
   static NemoShape of(const ModelConfig& config);
 };
@@ -57,8 +57,9 @@ struct NemoModules {
 
 // The adapter's modules, checked against each other and against the config: names, pairs of A and B, ranks, shards,
 // dtypes; values are finite. Throws Error that names the tensor or field. The tensors are used in place where the order
-// is right; what is copied is together at most three times the archive.
-NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape);
+// is right; what is copied is together at most three times the archive. throttle: is charged for the values that are
+// checked or copied; may be null.
+NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape, BackgroundThrottle* throttle = nullptr);
 
 // Checks the modules against the model, like readPeftAdapter. known: see there.
 Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target,

@@ -146,10 +146,10 @@ PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {
   return headers;
 }
 
-std::string PeftHeaders::digest() const {
+std::string PeftHeaders::digest(BackgroundThrottle* throttle) const {
   if (header == nullptr) return {};
   const size_t size = Safetensors::headerBytes(header->bytes(), weights_bytes, weights_path.string());
-  Sha256 hash;
+  Sha256 hash(throttle);
   hash.update(fmt::format("{} {} {} ", config.size(), size, weights_bytes));
   hash.update(config);
   hash.update(header->bytes().first(std::min(size, header->bytes().size())));

@@ -57,8 +57,8 @@ struct PeftHeaders {
   std::vector<FileStamp> stamps;
 
   // SHA-256 of the configuration, the header and the file size: equal for adapters that differ only in their values.
-  // Empty for a PyTorch file, whose header is not in one place.
-  std::string digest() const;
+  // Empty for a PyTorch file, whose header is not in one place. throttle: is charged for the hashed bytes.
+  std::string digest(BackgroundThrottle* throttle = nullptr) const;
   // The tensors have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;
 };

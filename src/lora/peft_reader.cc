@@ -199,7 +199,8 @@ class PeftReader {
     const int64_t experts = first.front().row->experts;
     whole.in = first.front().in();
     whole.out = first.front().target->in_module.rowsOfSource(first.front().out());
-    const auto matrices = lowRankOfExperts(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, experts);
+    const auto matrices =
+        lowRankOfExperts(weights_, tensors.a, tensors.b, {whole.rank, whole.in, whole.out}, experts, target_.throttle);
     for (whole.expert = 0; whole.expert < experts; ++whole.expert) {
       const auto& [a, b] = matrices[static_cast<size_t>(whole.expert)];
       addPlaces(tensors, placesOf(whole.expert), whole, a, b, builder);
@@ -289,7 +290,7 @@ class PeftReader {
   }
 
   const TensorView& checked(const std::string& name, const std::vector<int64_t>& shape) const {
-    return checkedTensor(weights_, name, shape, "the adapter is of another model or rank");
+    return checkedTensor(weights_, name, shape, "the adapter is of another model or rank", target_.throttle);
   }
 
   const PeftConfig& config_;
@@ -310,7 +311,7 @@ class PeftReader {
 Adapter readTensors(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                     std::string name, const AdapterTarget& target, std::string content_hash) {
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
-  AdapterBuilder builder(std::move(name));
+  AdapterBuilder builder(std::move(name), target.throttle);
   builder.keep(weights.keepAlive());
   if (!weights.hasValues()) builder.takeShapesOnly(weights.zeros().data());
   builder.adapter().adapts_parameters = config.modules.targetsParameters();
@@ -318,8 +319,8 @@ Adapter readTensors(std::string_view config_text, std::string_view config_source
   return builder.finish(std::move(content_hash));
 }
 
-std::string contentHash(std::string_view config_text, const TensorFile& weights) {
-  Sha256 hash;
+std::string contentHash(std::string_view config_text, const TensorFile& weights, BackgroundThrottle* throttle) {
+  Sha256 hash(throttle);
   hash.update(fmt::format("peft {} ", config_text.size()));
   hash.update(config_text);
   hash.update(weights.fileBytes());
@@ -329,7 +330,8 @@ std::string contentHash(std::string_view config_text, const TensorFile& weights)
 
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target) {
-  return readTensors(config_text, config_source, weights, std::move(name), target, contentHash(config_text, weights));
+  return readTensors(config_text, config_source, weights, std::move(name), target,
+                     contentHash(config_text, weights, target.throttle));
 }
 
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target) {
@@ -343,7 +345,7 @@ Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterT
   const bool is_known = !known.stamps.empty() && files.stamps == known.stamps;
   const std::string hash = !files.weights.hasValues() ? ""
                            : is_known                 ? known.content_hash
-                                                      : contentHash(files.config, files.weights);
+                                                      : contentHash(files.config, files.weights, target.throttle);
   return readTensors(files.config, files.config_source, files.weights, std::move(name), target, hash);
 }
 

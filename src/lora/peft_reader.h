@@ -14,7 +14,9 @@
 
 namespace chorus {
 
-// The model that adapters are checked against.
+class BackgroundThrottle;
+
+// The model that adapters are checked against, and the throttle under which they are read.
 struct AdapterTarget {
   const ModelConfig& config;
   const WeightTable& table;  // the table of `config`
@@ -22,6 +24,7 @@ struct AdapterTarget {
   // Patterns (fnmatch) of modules that are not served, such as the image encoder of a model that is served as its text
   // model. An adapter may have tensors of these modules, which are not read.
   std::span<const std::string> left_out = {};
+  BackgroundThrottle* throttle = nullptr;  // is charged for all work on values; null: none
 };
 
 // Reads LoRA, rsLoRA and DoRA adapters. Both files are read in one state of the directory (peft_files.h). Throws Error

@@ -71,7 +71,7 @@ TensorView sourceRows(const TensorView& tensor, const SourceRows& rows, int64_t 
   rows.forEachRun(0, count, [&](int64_t row, int64_t run) {
     const auto bytes = tensor.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(run) * row_bytes);
     gathered->insert(gathered->end(), bytes.begin(), bytes.end());
-    chargeThrottle(bytes.size());
+    chargeThrottle(builder.throttle(), bytes.size());
   });
   part.bytes = *gathered;
   builder.keep(gathered);
@@ -89,7 +89,7 @@ TensorView sourceValues(const TensorView& tensor, const WeightSource& source, Ad
   const auto gathered = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(source.rows) * row_bytes);
   std::byte* out = gathered->data();
   source.in_source.forEachRun(0, source.rows, [&](int64_t row, int64_t run) {
-    inPieces(run, row_bytes, [&](int64_t begin, int64_t count) {
+    inPieces(run, row_bytes, builder.throttle(), [&](int64_t begin, int64_t count) {
       gatherSource(tensor, transform, row + begin, count, 0, cols, out);
       out += static_cast<size_t>(count) * row_bytes;
     });
@@ -99,8 +99,8 @@ TensorView sourceValues(const TensorView& tensor, const WeightSource& source, Ad
     builder.keep(gathered);
     return values;
   }
-  const auto changed = std::make_shared<std::vector<float>>(toFloats(values));
-  inPieces(std::ssize(*changed), sizeof(float), [&](int64_t begin, int64_t count) {
+  const auto changed = std::make_shared<std::vector<float>>(toFloats(values, builder.throttle()));
+  inPieces(std::ssize(*changed), sizeof(float), builder.throttle(), [&](int64_t begin, int64_t count) {
     changeValues(transform, std::span(*changed).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)));
   });
   builder.keep(changed);
@@ -251,8 +251,8 @@ void PeftReplacements::readRows(AdapterBuilder& builder) const {
       WeightSource source = *place.source;
       // mlx-lm keeps every linear as [out, in].
       if (config_.mlx) source.transform.transposed = false;
-      const TensorView& values =
-          checkedTensor(weights_, tensor, sourceShape(*place.row, source), "the adapter is of another model");
+      const TensorView& values = checkedTensor(weights_, tensor, sourceShape(*place.row, source),
+                                               "the adapter is of another model", target_.throttle);
       const AdapterWeight weight = {.slot = place.row->slot,
                                     .layer = place.layer,
                                     .row_begin = place.source->row_begin,
@@ -287,14 +287,16 @@ void PeftReplacements::readVocabulary(AdapterBuilder& builder) {
              fmt::format("has shape {}, the model has {} tokens; fewer are not served", shapeText(found.shape), model));
     }
     vocabulary = rows;
-    const TensorView& values = checkedTensor(weights_, tensor, {rows, hidden}, "the adapter is of another model");
+    const TensorView& values =
+        checkedTensor(weights_, tensor, {rows, hidden}, "the adapter is of another model", target_.throttle);
     const WeightSource source = {.name = tensor, .rows = rows, .transform = transform};
     builder.add({.slot = slot, .rows = rows, .cols = hidden}, sourceValues(values, source, builder));
   };
   read(embedding_, slotOf(TableId::kTokens), names_.embedding_transform, input_vocabulary_);
   read(head_, slotOf(LinearId::kHead), names_.head_transform, head_vocabulary_);
   if (head_bias_.empty()) return;
-  const TensorView& bias = checkedTensor(weights_, head_bias_, {head_vocabulary_}, "the adapter is of another model");
+  const TensorView& bias =
+      checkedTensor(weights_, head_bias_, {head_vocabulary_}, "the adapter is of another model", target_.throttle);
   builder.add({.slot = slotOf(LinearId::kHead).bias(), .rows = head_vocabulary_}, bias);
 }
 
@@ -302,9 +304,9 @@ AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::s
                                           const SourceTransform& transform) const {
   const int64_t hidden = target_.config.embedding_size;
   const int64_t count = std::ssize(tokens.tokens);
-  const TensorView& values =
-      checkedTensor(weights_, tensor, {count, hidden}, "it is of other tokens than trainable_token_indices");
-  std::vector<float> rows = toFloats(values);
+  const TensorView& values = checkedTensor(weights_, tensor, {count, hidden},
+                                           "it is of other tokens than trainable_token_indices", target_.throttle);
+  std::vector<float> rows = toFloats(values, target_.throttle);
   changeValues(transform, rows);
   std::vector<size_t> order(tokens.tokens.size());
   std::iota(order.begin(), order.end(), size_t{0});

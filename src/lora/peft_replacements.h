@@ -25,7 +25,8 @@ struct BaseNames {
   SourceTransform embedding_transform, head_transform;
 
   BaseNames(const ModelConfig& config, const WeightTable& table);
-  // Both accept the names of areSpellings(), compared withoutModelNames().
+  // isEmbedding() and isHead() also accept other spellings of the names (areSpellings), and compare them
+  // withoutModelNames().
   bool isEmbedding(std::string_view module) const;
   bool isHead(std::string_view module) const;
 };

@@ -12,7 +12,8 @@ namespace chorus {
 namespace {
 
 // Takes the rows of `runs` from a row-major matrix of `cols` columns; a run with begin -1 gives rows of zeros.
-std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype, const std::vector<RowRun>& runs) {
+std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype, const std::vector<RowRun>& runs,
+                                BackgroundThrottle* throttle) {
   const size_t row_bytes = static_cast<size_t>(cols) * dtypeSize(dtype);
   std::vector<std::byte> out;
   for (const RowRun& run : runs) {
@@ -22,7 +23,7 @@ std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype
       continue;
     }
     const std::byte* begin = data + static_cast<size_t>(run.begin) * row_bytes;
-    inPieces(run.rows, row_bytes, [&](int64_t row, int64_t rows) {
+    inPieces(run.rows, row_bytes, throttle, [&](int64_t row, int64_t rows) {
       const std::byte* piece = begin + static_cast<size_t>(row) * row_bytes;
       out.insert(out.end(), piece, piece + static_cast<size_t>(rows) * row_bytes);
     });
@@ -31,13 +32,13 @@ std::vector<std::byte> takeRows(const std::byte* data, int64_t cols, DType dtype
 }
 
 std::vector<std::byte> takeColumns(const std::byte* data, int64_t rows, int64_t cols, int64_t begin, int64_t count,
-                                   DType dtype) {
+                                   DType dtype, BackgroundThrottle* throttle) {
   const size_t size = dtypeSize(dtype);
   std::vector<std::byte> out(static_cast<size_t>(rows * count) * size);
   for (int64_t row = 0; row < rows; ++row) {
     std::memcpy(out.data() + static_cast<size_t>(row * count) * size,
                 data + static_cast<size_t>(row * cols + begin) * size, static_cast<size_t>(count) * size);
-    chargeThrottle(static_cast<size_t>(count) * size);
+    chargeThrottle(throttle, static_cast<size_t>(count) * size);
   }
   return out;
 }
@@ -68,27 +69,27 @@ int64_t rowsOf(const std::vector<RowRun>& runs) {
   return rows;
 }
 
-void cutOutputs(AdapterModule& module, const std::vector<RowRun>& runs, Adapter& into) {
-  if (!into.only_shapes) module.b = store(into, takeRows(module.b, module.rank, module.dtype, runs));
+void cutOutputs(AdapterModule& module, const std::vector<RowRun>& runs, Adapter& into, BackgroundThrottle* throttle) {
+  if (!into.only_shapes) module.b = store(into, takeRows(module.b, module.rank, module.dtype, runs, throttle));
   module.magnitude = takeValues(module.magnitude, runs);
   module.bias = takeValues(module.bias, runs);
   module.out = rowsOf(runs);
 }
 
-void cutInputs(AdapterModule& module, int64_t begin, int64_t count, Adapter& into) {
+void cutInputs(AdapterModule& module, int64_t begin, int64_t count, Adapter& into, BackgroundThrottle* throttle) {
   if (!into.only_shapes)
-    module.a = store(into, takeColumns(module.a, module.rank, module.in, begin, count, module.dtype));
+    module.a = store(into, takeColumns(module.a, module.rank, module.in, begin, count, module.dtype, throttle));
   module.in = count;
 }
 
-void cutRows(AdapterWeight& weight, const std::vector<RowRun>& runs, Adapter& into) {
-  if (!into.only_shapes) weight.data = store(into, takeRows(weight.data, weight.cols, weight.dtype, runs));
+void cutRows(AdapterWeight& weight, const std::vector<RowRun>& runs, Adapter& into, BackgroundThrottle* throttle) {
+  if (!into.only_shapes) weight.data = store(into, takeRows(weight.data, weight.cols, weight.dtype, runs, throttle));
   weight.rows = rowsOf(runs);
 }
 
-void cutColumns(AdapterWeight& weight, int64_t begin, int64_t count, Adapter& into) {
+void cutColumns(AdapterWeight& weight, int64_t begin, int64_t count, Adapter& into, BackgroundThrottle* throttle) {
   if (!into.only_shapes) {
-    weight.data = store(into, takeColumns(weight.data, weight.rows, weight.cols, begin, count, weight.dtype));
+    weight.data = store(into, takeColumns(weight.data, weight.rows, weight.cols, begin, count, weight.dtype, throttle));
   }
   weight.cols = count;
 }
@@ -96,7 +97,8 @@ void cutColumns(AdapterWeight& weight, int64_t begin, int64_t count, Adapter& in
 // Builds one rank's shard of an adapter.
 class Cut {
  public:
-  Cut(const Adapter& whole, const ModelConfig& config, const WeightTable& table, int32_t rank, Adapter& part)
+  Cut(const Adapter& whole, const ModelConfig& config, const WeightTable& table, int32_t rank, Adapter& part,
+      BackgroundThrottle* throttle)
       : whole_(whole),
         config_(config),
         table_(table),
@@ -104,7 +106,8 @@ class Cut {
         tp_rank_(config.mapping.tpRank(rank)),
         stage_(config.mapping.ppRank(rank)),
         layers_(stageLayers(config.num_hidden_layers, config.mapping, stage_)),
-        part_(part) {}
+        part_(part),
+        throttle_(throttle) {}
 
   void run() {
     for (const AdapterModule& module : whole_.modules) add(module);
@@ -125,7 +128,7 @@ class Cut {
     }
     if (module.module_id == kOutputHead) {
       if (!lastStage()) return;
-      cutOutputs(module, headRuns(module.out), part_);
+      cutOutputs(module, headRuns(module.out), part_, throttle_);
       part_.modules.push_back(std::move(module));
       return;
     }
@@ -135,10 +138,10 @@ class Cut {
     if (row.shard.axis == ShardRule::Axis::kRows) {
       const auto runs = sliceRowsForRank(row, place.target->row_begin, place.target->rows, tp_size_, tp_rank_);
       if (runs.empty()) return;
-      cutOutputs(module, runs, part_);
+      cutOutputs(module, runs, part_, throttle_);
     } else if (row.shard.axis == ShardRule::Axis::kColumns) {
       const TensorSlice slice = sliceForRank(row, tp_size_, tp_rank_);
-      cutInputs(module, slice.col_begin, slice.cols, part_);
+      cutInputs(module, slice.col_begin, slice.cols, part_, throttle_);
       if (tp_rank_ != 0) module.bias.clear();
     }
     part_.modules.push_back(std::move(module));
@@ -149,14 +152,14 @@ class Cut {
       if (!firstStage()) return;
       if (cutsVocabulary()) {
         const TokenRange share = tokenShare(weight.rows, tp_size_, tp_rank_);
-        cutRows(weight, {{share.begin, share.count}}, part_);
+        cutRows(weight, {{share.begin, share.count}}, part_, throttle_);
         weight.row_begin = share.begin;
       } else if (cutsHidden()) {
-        cutColumns(weight, hiddenBegin(), hiddenShare(), part_);
+        cutColumns(weight, hiddenBegin(), hiddenShare(), part_, throttle_);
       }
     } else if (weight.slot.weight() == slotOf(LinearId::kHead)) {
       if (!lastStage()) return;
-      cutRows(weight, headRuns(weight.rows), part_);
+      cutRows(weight, headRuns(weight.rows), part_, throttle_);
     } else {
       const WeightRow& row = *findRow(table_, weight.slot);
       const bool here = row.stage == Stage::kEveryLayer ? holds(weight.layer)
@@ -166,11 +169,11 @@ class Cut {
       if (row.shard.axis == ShardRule::Axis::kRows) {
         const auto runs = sliceRowsForRank(row, weight.row_begin, weight.rows, tp_size_, tp_rank_);
         if (runs.empty()) return;
-        cutRows(weight, runs, part_);
+        cutRows(weight, runs, part_, throttle_);
         weight.row_begin = rankRowBegin(row, weight.row_begin, tp_size_, tp_rank_);
       } else if (row.shard.axis == ShardRule::Axis::kColumns) {
         const TensorSlice slice = sliceForRank(row, tp_size_, tp_rank_);
-        cutColumns(weight, slice.col_begin, slice.cols, part_);
+        cutColumns(weight, slice.col_begin, slice.cols, part_, throttle_);
       } else if (row.slot.kind == SlotKind::kLinear && row.slot.isBias() && tp_rank_ != 0) {
         return;  // it is added before the ranks are summed up
       }
@@ -195,9 +198,9 @@ class Cut {
   void addEmbedding(AdapterModule module) {
     if (cutsVocabulary()) {
       const TokenRange share = tokenShare(module.in, tp_size_, tp_rank_);
-      cutInputs(module, share.begin, share.count, part_);
+      cutInputs(module, share.begin, share.count, part_, throttle_);
     } else if (cutsHidden()) {
-      cutOutputs(module, {{hiddenBegin(), hiddenShare()}}, part_);
+      cutOutputs(module, {{hiddenBegin(), hiddenShare()}}, part_, throttle_);
     }
     part_.modules.push_back(std::move(module));
   }
@@ -252,6 +255,7 @@ class Cut {
   int32_t tp_size_, tp_rank_, stage_;
   LayerRange layers_;
   Adapter& part_;
+  BackgroundThrottle* throttle_;
 };
 }  // namespace
 
@@ -261,14 +265,15 @@ TokenRange tokenShare(int64_t vocab, int32_t tp_size, int32_t tp_rank) {
   return {begin, std::min(each, vocab - begin)};
 }
 
-Adapter shardAdapter(const Adapter& adapter, const ModelConfig& config, const WeightTable& table, int32_t rank) {
+Adapter shardAdapter(const Adapter& adapter, const ModelConfig& config, const WeightTable& table, int32_t rank,
+                     BackgroundThrottle* throttle) {
   if (config.mapping.worldSize() == 1) return adapter;
   Adapter part = adapter;
   part.modules.clear();
   part.weights.clear();
   part.embedding_tokens = {};
   part.head_tokens = {};
-  Cut(adapter, config, table, rank, part).run();
+  Cut(adapter, config, table, rank, part, throttle).run();
   return part;
 }
 

@@ -70,7 +70,7 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
   }
   const int64_t rank = row.rank;
   const TensorView used = slice(values, 0, {}, rank * (in + out) * weights + dora_count);
-  if (!allFinite(used.bytes, used.dtype)) {
+  if (!allFinite(used.bytes, used.dtype, target.throttle)) {
     fail(kInvalid, "lora_weights of {} in layer {} holds values that are not finite", module_name, row.layer);
   }
   // The values are A [experts, rank, in], B [experts, out, rank] and the magnitude.
@@ -86,7 +86,7 @@ void addRow(const ConfigRow& row, const TensorView& values, const AdapterTarget&
                            .in = in,
                            .out = place.out()};
     if (row.is_dora) {
-      whole.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {whole.out}, whole.out));
+      whole.magnitude = toFloats(slice(values, rank * (in + out) + row_begin, {whole.out}, whole.out), target.throttle);
       whole.magnitude_is_normalised = true;
     }
     for (int64_t expert = 0; expert < weights; ++expert) {
@@ -114,7 +114,7 @@ Adapter readTensorAdapter(const TensorView& weights, const TensorView& config, s
     fail(kInvalid, "Expected lora weights to be the same data type as base model");
   }
 
-  AdapterBuilder builder(std::move(name));
+  AdapterBuilder builder(std::move(name), target.throttle);
   builder.keep(std::move(owner));
   std::set<std::pair<int32_t, int32_t>> added;
   for (int64_t i = 0; i < rows; ++i) {
@@ -122,7 +122,7 @@ Adapter readTensorAdapter(const TensorView& weights, const TensorView& config, s
     addRow(row, slice(weights, i * longest, {longest}, longest), target, added, builder);
   }
 
-  Sha256 hash;
+  Sha256 hash(target.throttle);
   hash.update(fmt::format("tensors {} {} {} {} ", dtypeName(weights.dtype), rows, longest, columns));
   hash.update(config.bytes);
   hash.update(weights.bytes);

@@ -66,16 +66,17 @@ EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClo
       throttle_(std::move(throttle)),
       table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
 
-AdapterTarget EngineAdapters::targetOf(const Engine& engine) const {
-  return {engine.config(), table_, engine.buildConfig().max_lora_rank, engine.architecture().left_out};
+AdapterTarget EngineAdapters::targetOf(const Engine& engine, BackgroundThrottle& throttle) const {
+  return {engine.config(), table_, engine.buildConfig().max_lora_rank, engine.architecture().left_out, &throttle};
 }
 
-Adapter EngineAdapters::read(const AdapterSource& source, std::vector<FileStamp>& stamps) const {
+Adapter EngineAdapters::read(const AdapterSource& source, BackgroundThrottle& throttle,
+                             std::vector<FileStamp>& stamps) const {
   const Engine& engine = ranks_.engine();
-  const AdapterTarget target = targetOf(engine);
+  const AdapterTarget target = targetOf(engine, throttle);
   if (source.reloadable()) {
     const AdapterContents files = readAdapterFiles(
-        source.location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
+        source.location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_, &throttle);
     const LearnedContent::Content known = knownOf(source);
     Adapter adapter = readAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
     stamps = files.stamps();
@@ -99,7 +100,6 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   constexpr size_t kHeavyBytes = size_t{256} << 20;  // reading and checking this much takes about kHeavy
   const auto begin = std::chrono::steady_clock::now();
   BackgroundThrottle throttle(throttle_());
-  const ThrottleScope scope(throttle);
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
   source->location = {std::move(files_of.open), std::move(files_of.archive)};
@@ -107,12 +107,12 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
   source->newest_change_ns = newestAdapterChangeNs(source->location);
   const Engine& engine = ranks_.engine();
-  const AdapterTarget target = targetOf(engine);
+  const AdapterTarget target = targetOf(engine, throttle);
   const size_t most_bytes = largestPeftWeights(target.config, target.table, target.max_rank);
   const std::string name = source->directory.filename().string();
   bool large = false;
   if (files_of.deferContent) {
-    const AdapterHeaders headers = readAdapterHeaders(source->location, most_bytes);
+    const AdapterHeaders headers = readAdapterHeaders(source->location, most_bytes, &throttle);
     const Shapes shapes = shapesOf(headers, name, target);
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
@@ -121,14 +121,14 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     source->on_refused = std::move(files_of.onRefused);
     large = headers.weightsBytes() > kHeavyBytes;
   } else {
-    const AdapterContents files = readAdapterFiles(source->location, most_bytes, file_memory_);
+    const AdapterContents files = readAdapterFiles(source->location, most_bytes, file_memory_, &throttle);
     const Adapter adapter = readAdapter(files, name, target);
     logLeftOut(adapter);
     source->stamps = files.stamps();
     source->content_hash = adapter.content_hash;
     warnIfWithoutEffect(adapter);
     if (files_of.onContent) files_of.onContent(adapter.content_hash);
-    source->bytes = ranks_.preparedBytes(adapter, throttle_);
+    source->bytes = ranks_.preparedBytes(adapter, &throttle, throttle_);
     source->elements = adapterElements(adapter);
   }
   source->heavy = large || std::chrono::steady_clock::now() - begin > kHeavy;
@@ -143,9 +143,10 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
   const auto read = [&] {
     const Adapter adapter = readAdapter(headers.parse(), name, target);
     logLeftOut(adapter);
-    return Shapes{ranks_.preparedBytes(adapter, throttle_), adapterElements(adapter), !adapter.weights.empty()};
+    return Shapes{ranks_.preparedBytes(adapter, target.throttle, throttle_), adapterElements(adapter),
+                  !adapter.weights.empty()};
   };
-  const std::string digest = headers.digest();
+  const std::string digest = headers.digest(target.throttle);
   if (digest.empty()) return read();
   {
     const std::lock_guard lock(shapes_mutex_);
@@ -171,7 +172,6 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSource& source) const {
   BackgroundThrottle throttle(throttle_());
-  const ThrottleScope scope(throttle);
   if (source.reloadable()) {
     const int64_t newest = newestAdapterChangeNs(source.location);
     const auto wait = quietIn(newest);
@@ -179,11 +179,11 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
   }
   const LearnedContent::Content known = knownOf(source);
   LearnedContent::Content found;
-  const Adapter adapter = read(source, found.stamps);
+  const Adapter adapter = read(source, throttle, found.stamps);
   found.hash = adapter.content_hash;
   if (source.reloadable() && found.hash != known.hash) warnIfWithoutEffect(adapter);
   if (source.on_content && found.hash != known.hash) source.on_content(found.hash);
-  auto prepared = ranks_.prepareAdapter(adapter, throttle_);
+  auto prepared = ranks_.prepareAdapter(adapter, &throttle, throttle_);
   if (source.learned != nullptr && known.hash.empty()) source.learned->set(std::move(found));
   return prepared;
 }

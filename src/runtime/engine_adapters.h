@@ -46,11 +46,11 @@ class EngineAdapters {
     bool at_most = false;
   };
   // Checks headers against the model. Results are cached, because many adapters have equal headers.
-  AdapterTarget targetOf(const Engine& engine) const;
+  AdapterTarget targetOf(const Engine& engine, BackgroundThrottle& throttle) const;
   Shapes shapesOf(const AdapterHeaders& headers, const std::string& name, const AdapterTarget& target) const;
   std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
   // stamps: receives the stamps of the files that were read; unchanged for tensors.
-  Adapter read(const AdapterSource& source, std::vector<FileStamp>& stamps) const;
+  Adapter read(const AdapterSource& source, BackgroundThrottle& throttle, std::vector<FileStamp>& stamps) const;
 
   const RankGroup& ranks_;
   std::function<ThrottleClock()> throttle_;

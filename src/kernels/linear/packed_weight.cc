@@ -50,7 +50,8 @@ void packBlock(const std::byte* rows, int64_t row_bytes, int64_t begin, int64_t 
 // Packs rows of row_bytes bytes. A Unit is one input, or an input pair for bfloat16; unit i of column c is at index i *
 // kPanelCols + c of its panel. The last unit of a row may be half full.
 template <typename Unit>
-void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64_t row_begin, Unit* dst) {
+void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64_t row_begin, Unit* dst,
+               BackgroundThrottle* throttle) {
   const auto whole = row_bytes / static_cast<int64_t>(sizeof(Unit));
   const auto left = row_bytes % static_cast<int64_t>(sizeof(Unit));
   const int64_t units = whole + (left > 0);
@@ -72,7 +73,7 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
           panel[whole * kPanelCols + c] = last;
         }
       }
-      chargeThrottle(static_cast<size_t>(count * kUnitsAtOnce) * sizeof(Unit));
+      chargeThrottle(throttle, static_cast<size_t>(count * kUnitsAtOnce) * sizeof(Unit));
     }
     r += count;
     if (r == num_rows && column + count < kPanelCols) {
@@ -84,18 +85,18 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
 }
 }  // namespace
 
-void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin,
-              void* dst) {
+void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst,
+              BackgroundThrottle* throttle) {
   assert(num_rows >= 0 && in >= 0 && row_begin >= 0);
   const DType dtype = format.dtype;
   if (isQuantised(dtype)) return packQuantisedRows(rows, format, num_rows, in, row_begin, dst);
   const auto* bytes = static_cast<const std::byte*>(rows);
   const int64_t row_bytes = in * static_cast<int64_t>(dtypeSize(dtype));
   if (dtype == DType::kFloat16) {
-    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint16_t*>(dst));
+    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint16_t*>(dst), throttle);
   } else {
     assert(dtype == DType::kFloat32 || dtype == DType::kBFloat16);
-    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint32_t*>(dst));
+    packUnits(bytes, num_rows, row_bytes, row_begin, static_cast<uint32_t*>(dst), throttle);
   }
 }
 

@@ -65,7 +65,8 @@ inline PackedWeight expertOf(const PackedWeight& first, int64_t expert) {
 // The functions of WeightPacker (kernels/weight_packer.h) for this form. Calls of packRows may run at the same time if
 // each begins at a multiple of kPanelCols. packRows also sets the features after the given rows to zero in the last
 // panel.
-void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst);
+void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst,
+              BackgroundThrottle* throttle = nullptr);
 void packScales(const void* scales, DType from, const WeightFormat& format, int64_t num_rows, int64_t in,
                 int64_t row_begin, void* dst);
 void unpackRow(const PackedWeight& weight, int64_t row, float* out);
