@@ -7,6 +7,7 @@
   names    variables and fields are in snake_case (clang-tidy checks all other names; to it a lambda is a variable)
   types    no two types of the program have one name in one namespace: the linker would merge their functions in silence
   tests    no skipped or disabled test, no test that cannot fail
+  state    no thread_local variable: what belongs to a thread is passed as an argument
   words    no TODO, no commented-out include, no merge conflict marker
   docs     every file and directory that a page of documentation names in backticks exists
   fuzz     a fuzz target names the sources it parses, and has a corpus and a planted bug that applies
@@ -28,6 +29,8 @@ MAX_MIB = {"tests/goldens": 12, "tests/fuzz": 3, "examples/demo": 16}
 CAMEL_VARIABLE = re.compile(r"^\s*(?:(?:static|constexpr|const|mutable) )*(?!return|using|case|throw|delete|new)"
                             r"(?:auto|(?:\w+::)*[A-Za-z_]\w*(?:<[^;=()]*>)?)[&*]*\s+[&*]*"
                             r"(?!k[A-Z])([a-z]+[A-Z]\w*)\s*(?:=(?!\s*\[)|;|\{)")
+# malloc has no argument that could carry what the hook must know about its thread.
+THREAD_LOCAL = {"tests/support/malloc_hook.cc"}
 MODEL_CLASS = re.compile(r"\b[A-Z]\w*(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)\b")
 
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -83,6 +86,8 @@ def check_source(path):
             complain(path, number, "a mark of unfinished work")
         if re.search(r"GTEST_SKIP|\bDISABLED_|(EXPECT|ASSERT)_TRUE\(true\)", line):
             complain(path, number, "a test that may not run or cannot fail")
+        if "thread_local" in line.split("//")[0] and path.relative_to(root).as_posix() not in THREAD_LOCAL:
+            complain(path, number, "thread_local state: pass it as an argument")
         if re.match(r"\s*//\s*#include", line):
             complain(path, number, "commented-out code")
 

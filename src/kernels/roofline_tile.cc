@@ -38,7 +38,8 @@ Operands randomOperands() {
 float tileChains(int64_t rounds, float start) {
   static constexpr Palette palette;
   static const Operands operands = randomOperands();
-  amx::Tiles::configure(&palette);
+  TileConfiguration tiles;
+  amx::Tiles::configure(tiles, &palette);
   alignas(64) float sums[16][16];
   for (auto& row : sums) {
     for (float& value : row) value = start;

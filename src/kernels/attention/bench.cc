@@ -15,7 +15,7 @@ std::vector<BenchCase> attentionBench() {
         llama(32, 1, 1024), llama(8, 1, 2048), llama(8, 1, 8192),
         // Every query head has its own KV head.
         bench::SequenceShape{32, 32, 64, 8, 1, 2048, DType::kBFloat16},
-        // One long sequence of one KV head.
+        // A single long sequence with one KV head.
         bench::SequenceShape{8, 1, 128, 1, 1, 32768, DType::kBFloat16}, llama(8, 128, 0), llama(1, 512, 0),
         llama(1, 2048, 0), llama(1, 512, 3584)}) {
     const double keys = static_cast<double>(shape.allRows()) * (shape.past + (shape.rows + 1) / 2.0);

@@ -203,7 +203,7 @@ class ItemRunner {
   // next: a run to prefetch during the products.
   void runTile(const Tile& tile, int32_t split, int64_t run, const KvRun& kv, const KvRun& next) {
     const int64_t slots = std::min<int64_t>(kAttentionRun, tile.endPosition() - run);
-    AttentionProduct scores;
+    AttentionProduct scores{tile_configuration_};
     scores.x = tile.queries;
     scores.inputs = call_.headSize();
     scores.w = kv.keys;
@@ -238,7 +238,7 @@ class ItemRunner {
       call_.products.pack(rows, tile.count, kAttentionRun, memory_.packed_weights);
     }
 
-    AttentionProduct sums;
+    AttentionProduct sums{tile_configuration_};
     sums.inputs = slots;
     sums.w = kv.values;
     sums.input_stride = call_.cache.valueStride();
@@ -276,6 +276,7 @@ class ItemRunner {
   const KvRun following_;  // first run of the item that this thread will most likely take next
   int64_t queries_;
   int64_t tiles_ = 0;
+  TileConfiguration tile_configuration_;
 };
 
 // Merges the KV splits of a row block that several items computed.

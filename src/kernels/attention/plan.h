@@ -22,7 +22,7 @@ struct AttentionItem {
   int64_t partial = -1;  // first partial result of the row block if items share it; else -1
 };
 
-// What a plan depends on besides the batch and the number of threads. Layers with equal keys share a plan.
+// The facts, besides the batch and the number of threads, that a plan depends on. Layers with equal keys share a plan.
 struct AttentionPlanKey {
   int32_t group = 0;  // query heads per KV head
   int32_t num_kv_heads = 0;

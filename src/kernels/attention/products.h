@@ -7,6 +7,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/cpu/isa_table.h"
+#include "kernels/cpu/tile_configuration.h"
 
 namespace chorus {
 
@@ -16,7 +17,8 @@ inline constexpr int kAttentionTileRows = 16;  // maximum over all instruction s
 // multiply-adds (or dot products of input pairs; AMX adds 32 inputs at a time) over ascending inputs, so that a result
 // depends neither on the number of rows nor on inputs that are zeros.
 struct AttentionProduct {
-  const void* x = nullptr;  // see AttentionProducts::pack
+  TileConfiguration& tiles;  // of the task that calls the kernel
+  const void* x = nullptr;   // see AttentionProducts::pack
   int64_t inputs = 0;
   const std::byte* w = nullptr;  // for each input (bfloat16: input pair), the columns of all panels
   int64_t input_stride = 0;      // bytes from an input (bfloat16: a pair) to the next; nothing past the last is read

@@ -15,7 +15,8 @@ namespace chorus::tiles::attention {
 
 inline constexpr int kTileRows = kRegisterRows;
 static_assert(kTileRows <= kAttentionTileRows);
-// One register of rows times four panels, because four accumulators hide the latency of a product.
+// Number of panels by which a register of rows is multiplied at a time: four, because four accumulators hide the
+// latency of a product.
 inline constexpr int kPanels = 4;
 inline constexpr int64_t kPanelBytes = kPanelCols * 4;
 
@@ -96,7 +97,7 @@ HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::b
 template <class Unit, int kRows>
 void product(const AttentionProduct& args) {
   static constexpr Palette palette = paletteOf(kRows);
-  Unit::configure(&palette);
+  Unit::configure(args.tiles, &palette);
   const std::byte* next = args.next;
   int64_t panel = 0;
   for (; panel + kPanels <= args.panels; panel += kPanels) panels<Unit, kRows, kPanels>(args, panel, next);

@@ -71,7 +71,7 @@ struct Problem {
     for (int r = first; r < first + count; ++r) pointers.push_back(x.data() + r * inputs);
     std::vector<std::byte> tile(static_cast<size_t>(kProducts.tileBytes(count, inputs)));
     kProducts.pack(pointers.data(), count, inputs, tile.data());
-    AttentionProduct args;
+    AttentionProduct args{EmulatedAttention::unused};
     args.x = tile.data();
     args.inputs = inputs;
     args.w = reinterpret_cast<const std::byte*>(panels.data());

@@ -30,7 +30,7 @@ float scoreOf(const AttentionScore& form, float slope, float product, int64_t di
   return score + slope * static_cast<float>(distance);
 }
 
-// One row of one head.
+// Computes the attention of one row and one head.
 void attend(const float* q, const HeadCache& cache, int64_t position, int64_t head_size, const AttentionArgs& args,
             float slope, float* out) {
   const int64_t first = args.mask.firstPosition(position), count = position + 1 - first;

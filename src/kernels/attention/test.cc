@@ -374,7 +374,8 @@ TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
   }
 }
 
-// The same for a value that left the window. The cache of a step even lacks the blocks before the window's.
+// Infinite and NaN values at positions that left the window must not change any output. The cache of a step even lacks
+// the blocks before the window's.
 TEST_P(AttentionTest, WhatLeftTheWindowDoesNotChangeBits) {
   Values values;
   for (const int32_t tokens_per_block : {1, 16, 64, 128}) {

@@ -7,14 +7,14 @@
 
 #include <hwy/base.h>
 
+#include "kernels/cpu/tile_configuration.h"
+
 namespace chorus::amx {
 
 // The registers as the Unit of the tile kernels (tile_kernels-inl.h). Written in assembly because GCC's intrinsics do
 // not accept a template constant as the number of a register.
 struct Tiles {
-  // Configures the calling thread's registers with `palette` (64 bytes in the format of LDTILECFG) and sets them to
-  // zero. Does nothing if this palette is already configured; palettes are compared by address.
-  static void configure(const void* palette);
+  static void configure(TileConfiguration& tiles, const void* palette) { tiles.use(palette); }
 
   template <int kTile>
   static HWY_INLINE void load(const void* memory, int64_t stride) {

@@ -15,7 +15,7 @@ constexpr Variant kGatherRows{Op::kGatherRows, Isa::kScalar, std::nullopt};
 // Adds one LoRA term of a group to up to max_rows of its rows. The products with B use the panel kernels of the linear
 // and accumulate in `out`.
 void addPart(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingPart& part, const PanelKernels& kernels,
-             std::span<const int32_t> rows, float* scratch) {
+             std::span<const int32_t> rows, float* scratch, TileConfiguration& tiles) {
   const PackedWeight& b = part.b;
   const auto count = static_cast<int>(rows.size());
   float* y[kMaxTileRows];
@@ -27,7 +27,7 @@ void addPart(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingP
     t[r] = row;
     y[r] = args.out.row(rows[static_cast<size_t>(r)]);
   }
-  PanelArgs panel;
+  PanelArgs panel{tiles};
   panel.x = t[0];
   if (count > 1 || !kernels.takesRows()) {
     float* packed = scratch + kMaxTileRows * b.in;
@@ -49,13 +49,13 @@ void addPart(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingP
 
 // Adds all LoRA terms of the group to its rows in [begin, end).
 void addParts(const EmbeddingArgs& args, const StepBatch& batch, const EmbeddingGroup& group, int64_t begin,
-              int64_t end, Isa isa, float* scratch) {
+              int64_t end, Isa isa, float* scratch, TileConfiguration& tiles) {
   for (const EmbeddingPart& part : group.parts) {
     const PanelKernels& kernels = panelKernels(isa, part.b.dtype);
     int32_t rows[kMaxTileRows];
     size_t count = 0;
     const auto flush = [&] {
-      if (count > 0) addPart(args, batch, part, kernels, {rows, count}, scratch);
+      if (count > 0) addPart(args, batch, part, kernels, {rows, count}, scratch, tiles);
       count = 0;
     };
     for (const RowRange range : group.ranges) {
@@ -83,8 +83,9 @@ void embeddingCpu(const EmbeddingArgs& args, const StepBatch& batch, CpuWorkspac
   workspace.forEachPiece(batch.rows(), args.out.cols, [&](int64_t begin, int64_t end, int thread) {
     lookUpRows(args, batch, begin, end);
     auto* scratch = workspace.thread[static_cast<size_t>(thread)].reserve<float>(0);
+    TileConfiguration tiles;
     for (const EmbeddingGroup& group : groups) {
-      addParts(args, batch, group, begin, end, workspace.isa, scratch);
+      addParts(args, batch, group, begin, end, workspace.isa, scratch, tiles);
     }
   });
 }

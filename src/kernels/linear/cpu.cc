@@ -54,7 +54,8 @@ struct Call {
   }
 
   void packRows(int64_t tile, int64_t begin, int64_t end) const;
-  void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile) const;
+  void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
+                 TileConfiguration& tiles) const;
   // For a tile with a source: index into LinearPlan::rows of the first row that its products with A read.
   int32_t sourceRow(const AdapterTile& tile) const {
     return plan.tiles[static_cast<size_t>(tile.source)].first_row + tile.source_row;
@@ -62,10 +63,11 @@ struct Call {
   void storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels, const float* const* products,
                       std::byte* t_tile) const;
   void multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const;
-  void multiplyPanels(const PanelTask& task, ScratchMemory& scratch) const;
-  void multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch) const;
-  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const;
-  void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const;
+  void multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const;
+  void multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch,
+                     TileConfiguration& tiles) const;
+  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, TileConfiguration& tiles) const;
+  void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, TileConfiguration& tiles) const;
 };
 
 // Packs inputs [begin, end) of a tile; begin is a multiple of kInputBlock.
@@ -82,7 +84,8 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
 
 // packed_tile: the tile that `packed_rows` currently holds. Consecutive tasks of a thread often have the same tile,
 // which is then packed only once.
-void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile) const {
+void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
+                     TileConfiguration& tiles) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
   const LoraTerm& part = tile.group->parts[static_cast<size_t>(task.part)];
   const PackedWeight& a = part.a;
@@ -94,7 +97,7 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
   for (int r = 0; r < kMaxTileRows; ++r) y[r] = product[r];
   const float* rows[kMaxTileRows] = {};
   for (int r = 0; r < tile.rows; ++r) rows[r] = xRow(tile_rows[r]);
-  PanelArgs panel;
+  PanelArgs panel{tiles};
   panel.x = rows[0];
   int count = tile.rows;
   if (tile.source >= 0) {
@@ -154,7 +157,8 @@ void Call::storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels
   }
 }
 
-void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols) const {
+void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols,
+                          TileConfiguration& tile_configuration) const {
   const WeightRows& weight = weightOf(block.weight);
   const PanelKernels& kernels = *weight.kernels;
   const PackedWeight& w = weight.weight;
@@ -168,7 +172,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
   const int64_t input_block = tiles == 1 ? w.in : kInputBlock;
   float* y[kMaxTileRows];
-  PanelArgs panel;
+  PanelArgs panel{tile_configuration};
   panel.panel_stride = stride;
   panel.input_stride = packedInputStride(w.dtype);
   panel.group = packedGroup(format);
@@ -204,14 +208,15 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
 }
 
 // Multiplies the rows of a block by the panels from panel_begin on, and adds the terms that are BlockTerms.
-void Call::multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch) const {
+void Call::multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch,
+                         TileConfiguration& tiles) const {
   const WeightRows& weight = weightOf(block.weight);
   const PackedWeight& w = weight.weight;
   const WeightFormat format = w.format();
   const RowTile& first = plan.tiles[static_cast<size_t>(block.tile_begin)];
   const RowTile& last = plan.tiles[static_cast<size_t>(block.tile_end - 1)];
   float* y[kBlockRows];
-  BlockArgs b;
+  BlockArgs b{tiles};
   b.rows = last.first_row + last.rows - first.first_row;
   for (int r = 0; r < b.rows; ++r) y[r] = yRow(rowsOf(first)[r]) + panel_begin * kPanelCols;
   b.x = packed(weight, first);
@@ -241,7 +246,7 @@ void Call::multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t col
 
 // Adds every LoRA term of the tile's group that overlaps output columns [col_begin, col_end) to y. The chain of
 // multiply-adds of each output continues over the rank of the term.
-void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end) const {
+void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, TileConfiguration& tiles) const {
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   int64_t t_begin = tile.t;
   for (const LoraTerm& part : tile.group->parts) {
@@ -251,7 +256,7 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
     if (begin < end) {
       const int64_t first_panel = begin / kPanelCols;
       float* y[kMaxTileRows];
-      PanelArgs panel;
+      PanelArgs panel{tiles};
       panel.x = t + t_begin * static_cast<int64_t>(sizeof(float));
       panel.x_piece = kPanelCols;
       panel.inputs = b.in;
@@ -278,6 +283,7 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end)
 // Computes panel tasks [begin, end). Consecutive tasks of a block are joined, so that their panels are read as one
 // stream. Tasks of PanelKernels::block are long already.
 void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const {
+  TileConfiguration tiles;
   while (begin < end) {
     PanelTask task = plan.panel_tasks[static_cast<size_t>(begin++)];
     if (!weightOf(plan.blocks[static_cast<size_t>(task.block)].weight).inBlocks()) {
@@ -285,20 +291,20 @@ void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) con
         task.end = plan.panel_tasks[static_cast<size_t>(begin)].end;
       }
     }
-    multiplyPanels(task, scratch);
+    multiplyPanels(task, scratch, tiles);
   }
 }
 
-void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch) const {
+void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const {
   const RowBlock& block = plan.blocks[static_cast<size_t>(task.block)];
   const WeightRows& weight = weightOf(block.weight);
   const int64_t col_begin = task.begin * kPanelCols, col_end = std::min(weight.weight.out, task.end * kPanelCols);
-  if (!weight.inBlocks()) return multiplyWeight(block, task.begin, col_end - col_begin);
-  multiplyBlock(block, task.begin, col_end - col_begin, scratch);
+  if (!weight.inBlocks()) return multiplyWeight(block, task.begin, col_end - col_begin, tiles);
+  multiplyBlock(block, task.begin, col_end - col_begin, scratch, tiles);
   // The terms that are not BlockTerms are added while y is still in the caches.
   for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
     const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
-    if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end);
+    if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end, tiles);
   }
 }
 }  // namespace
@@ -342,9 +348,10 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
     // A separate run, because products with A may read the rows that the first run packs.
     workspace.pool.run(pieces, [&](int64_t piece, int thread) {
       const AdapterTile* packed_tile = nullptr;
+      TileConfiguration configuration;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
       for (int64_t i = adapter_tasks * piece / pieces; i < adapter_tasks * (piece + 1) / pieces; ++i) {
-        call.multiplyA(plan.adapter_tasks[static_cast<size_t>(i)], packed, packed_tile);
+        call.multiplyA(plan.adapter_tasks[static_cast<size_t>(i)], packed, packed_tile, configuration);
       }
     });
   }
@@ -354,7 +361,9 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
   });
   workspace.pool.run(std::ssize(plan.add_tasks), [&](int64_t i, int) {
     const AddTask& task = plan.add_tasks[static_cast<size_t>(i)];
-    call.addParts(plan.adapter_tiles[static_cast<size_t>(task.tile)], task.begin * kPanelCols, task.end * kPanelCols);
+    TileConfiguration configuration;
+    call.addParts(plan.adapter_tiles[static_cast<size_t>(task.tile)], task.begin * kPanelCols, task.end * kPanelCols,
+                  configuration);
   });
 }
 

@@ -96,8 +96,8 @@ HWY_INLINE __m512bh broadcast(const std::byte* x) {
 struct Ahead {
   int64_t near = 0, far = 0;
 };
-// With few rows, the hardware prefetchers alone are fastest. With more rows, the products take as long as memory does,
-// and the core does not look far enough ahead.
+// Whether the kernel prefetches weights. For few rows, the hardware prefetchers alone are fastest. For more rows, the
+// products take as long as the memory accesses, and the core does not look far enough ahead.
 constexpr bool prefetches(int rows) { return rows > 4; }
 inline constexpr int64_t kNear = 1024, kFar = 4096;
 

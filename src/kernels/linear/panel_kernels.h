@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
+#include "kernels/cpu/tile_configuration.h"
 #include "kernels/linear/panel_layout.h"
 
 namespace chorus {
@@ -24,7 +25,8 @@ inline constexpr int kPanelsInTurn = 2;
 //     fixed point (fixed_point.h). These sums, times their scales, are added in ascending order by one more chain. A
 //     split must fall between groups and at a multiple of kFixedRun.
 struct PanelArgs {
-  const void* x = nullptr;  // packed tile, see PanelKernels::pack
+  TileConfiguration& tiles;  // of the task that calls the kernel
+  const void* x = nullptr;   // packed tile, see PanelKernels::pack
   // Number of inputs that each call of `pack` took, at least kPanelCols. 0: each took a multiple of 32 (fixed point: of
   // kFixedRun), or all inputs.
   int64_t x_piece = 0;
@@ -75,6 +77,7 @@ struct BlockTerm {
 // continued by the chains of its terms in their order. So it has the same bits as an element that PanelKernels::run
 // computes.
 struct BlockArgs {
+  TileConfiguration& tiles;  // of the task that calls the kernel
   // Tiles of kBlockTileRows rows, each in the layout of PanelKernels::pack. The last tile has the remaining rows,
   // padded to a multiple of kBlockPadding; the values of the padding rows do not matter.
   const void* x = nullptr;

@@ -307,7 +307,7 @@ class BlockProduct {
 template <class Unit>
 void blockProduct(const BlockArgs& args) {
   static constexpr Palette palette = paletteOf(kBlockTileRows);
-  Unit::configure(&palette);
+  Unit::configure(args.tiles, &palette);
   BlockProduct<Unit>(args).run();
   Unit::finishWrites();
 }

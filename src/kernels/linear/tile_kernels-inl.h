@@ -235,7 +235,7 @@ void panelProduct(const PanelArgs& args) {
   }
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette palette = paletteOf(kRows);
-  Unit::configure(&palette);
+  Unit::configure(args.tiles, &palette);
   auto* next = static_cast<const std::byte*>(args.next);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;

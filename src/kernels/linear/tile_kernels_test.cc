@@ -51,7 +51,7 @@ struct Problem {
     return pointers;
   }
   PanelArgs args() const {
-    PanelArgs a;
+    PanelArgs a{EmulatedTiles::unused};
     a.inputs = in;
     a.panels = panels.data();
     a.panel_stride = panelBytes(DType::kBFloat16, in);
@@ -216,8 +216,8 @@ TEST(TileKernelsTest, ABlockHasTheBitsOfItsTiles) {
     int rows;
     int64_t in, out;
   };
-  // One section and several; complete and incomplete pairs of panels; last tiles of one register, of two, and full
-  // ones.
+  // The cases cover one section and several, complete and incomplete pairs of panels, and last tiles that need one
+  // register, need two, or are full.
   for (const Case& c : {Case{33, 32, 32},
                         {40, 544, 40},
                         {64, 1024, 16},
@@ -239,7 +239,8 @@ TEST(TileKernelsTest, ABlockHasTheBitsOfItsTiles) {
       while (reinterpret_cast<uintptr_t>(y) % 64 != (keep ? 4 : 0)) ++y;
       std::vector<float*> rows;
       for (int r = 0; r < c.rows; ++r) rows.push_back(y + r * width);
-      BlockArgs args{.x = packed.x.data(),
+      BlockArgs args{.tiles = EmulatedTiles::unused,
+                     .x = packed.x.data(),
                      .tile_stride = packed.tile_stride,
                      .rows = c.rows,
                      .inputs = c.in,
@@ -331,7 +332,8 @@ TEST(TileKernelsTest, TermsOfABlockContinueItsSums) {
     std::vector<float*> rows;
     for (int r = 0; r < kRows; ++r) rows.push_back(y.data() + r * kOut + first_col);
     const int64_t panel_stride = panelBytes(DType::kBFloat16, kIn);
-    kKernels.block({.x = packed.x.data(),
+    kKernels.block({.tiles = EmulatedTiles::unused,
+                    .x = packed.x.data(),
                     .tile_stride = packed.tile_stride,
                     .rows = kRows,
                     .inputs = kIn,

@@ -178,7 +178,7 @@ template <class Unit, DType kType, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette whole = paletteOf(kRows, 64), half = paletteOf(kRows, 32);
-  Unit::configure(args.group < 64 ? &half : &whole);
+  Unit::configure(args.tiles, args.group < 64 ? &half : &whole);
   auto* next = static_cast<const std::byte*>(args.next);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;

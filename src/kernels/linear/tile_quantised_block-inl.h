@@ -281,7 +281,7 @@ class BlockProduct {
 template <class Unit, DType kType, int kRun>
 void blockProduct(const BlockArgs& args) {
   static constexpr Palette palette = paletteOf(kRegisterRows, productInputs(kRun));
-  Unit::configure(&palette);
+  Unit::configure(args.tiles, &palette);
   BlockProduct<Unit, kType, kRun>(args).run();
   Unit::finishWrites();
 }

@@ -181,7 +181,7 @@ void expectPlainIntegers(const Problem& p, Values& values, bool accumulate, int6
   std::vector<float*> to;
   for (int r = 0; r < p.rows; ++r) to.push_back(y.data() + r * (p.out + kAround));
   for (int64_t i = 0; i < p.in; i += split) {
-    PanelArgs args;
+    PanelArgs args{EmulatedQuantised::unused};
     args.x = tile.data() + p.rows * kernels.rowBytes(i);
     args.inputs = std::min(split, p.in - i);
     args.panels = p.panels.data() + panelBytes(p.format, i);
@@ -235,7 +235,7 @@ TEST_P(TileQuantisedTest, CallsOverMultiplesOfAScaleRunAreOneChain) {
 void multiplyTile(const PanelKernels& kernels, const Problem& p, const float* const* rows, int count, float* const* y) {
   std::vector<std::byte> tile(static_cast<size_t>(count * kernels.rowBytes(p.in)));
   kernels.pack(rows, count, p.in, tile.data());
-  PanelArgs args;
+  PanelArgs args{EmulatedQuantised::unused};
   args.x = tile.data();
   args.inputs = p.in;
   args.panels = p.panels.data();
@@ -277,7 +277,7 @@ void expectBlockHasTheBitsOfTiles(const Problem& p, Values& values) {
     of_tile.resize(static_cast<size_t>(t + 1 < tiles ? kBlockTileRows : padded), rows[0]);
     kernels.pack(of_tile.data(), static_cast<int>(of_tile.size()), p.in, x.data() + t * tile_stride);
   }
-  BlockArgs args;
+  BlockArgs args{EmulatedQuantised::unused};
   args.x = x.data();
   args.tile_stride = tile_stride;
   args.rows = p.rows;

@@ -32,8 +32,9 @@ struct EmulatedTiles {
     bool configured = false;
     alignas(64) Register tile[8];
   };
+  // The registers of the whole process: tests use them on one thread.
   static State& state() {
-    static thread_local State now;
+    static State now;
     return now;
   }
   static void require(bool holds, const char* what) {
@@ -43,7 +44,9 @@ struct EmulatedTiles {
     return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
   }
 
-  static void configure(const void* memory) {
+  // Argument for kernels. configure() does not use it, because it would configure the processor's registers.
+  inline static TileConfiguration unused;
+  static void configure(TileConfiguration&, const void* memory) {
     Palette palette;
     std::memcpy(&palette, memory, sizeof palette);
     require(palette.palette == 1 && palette.start_row == 0, "LDTILECFG: the palette must be 1 and the start row 0");
