@@ -42,7 +42,7 @@ class BadInput : public testing::Test {
     for (const std::string& part : parts) EXPECT_THAT(result.errors, HasSubstr(part));
     return result;
   }
-  // The same for a command that writes a directory: neither the directory nor a sibling may be left.
+  // Like refuses(), for a command that writes a directory: neither the directory nor a sibling may be left.
   void leavesNothing(std::vector<std::string> arguments, const std::vector<std::string>& parts) {
     const fs::path parent = dir_.path() / "outputs";
     fs::create_directory(parent);

@@ -48,7 +48,7 @@ TEST(CheckpointSource, TwoByTwoRanksJoinedAreTheOriginal) {
   for (const std::string& name : goldenNames()) {
     SCOPED_TRACE(name);
     const GoldenCase golden = loadGolden(name, DType::kBFloat16);
-    // What two ranks cannot share is cut into stages only.
+    // A model that tensor parallelism cannot cut in two is cut into pipeline stages only.
     const int32_t tp_size = cutRefusal(golden, 2).empty() ? 2 : 1;
     cut_models += tp_size == 2;
     const TempDir dir;
@@ -79,7 +79,7 @@ TEST(CheckpointSource, TwoByTwoRanksJoinedAreTheOriginal) {
   }
   std::vector<std::string> built_in;
   for (const Architecture& architecture : builtInArchitectures()) {
-    // Only NeMo's files have this one: NemoModel.TwoByTwoRanksJoinedAreTheOriginal.
+    // No golden has NeMo's architecture; NemoModel.TwoByTwoRanksJoinedAreTheOriginal tests it.
     if (architecture.name != "GPTForCausalLM") built_in.push_back(architecture.name);
   }
   EXPECT_THAT(architectures, testing::IsSupersetOf(built_in));

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-// Which command of chorus does the work of a program of TensorRT-LLM.
+// The command of chorus that does the work of a program of TensorRT-LLM.
 const std::map<std::string, std::string> kCommands = {{"convert_checkpoint.py", "convert"},
                                                       {"trtllm-build", "build"},
                                                       {"hf_lora_convert.py", "lora-convert"},
@@ -112,7 +112,7 @@ std::string valueOf(const Words& command, const std::string& flag) {
   return "";
 }
 
-// What each command must have written.
+// Expects the files that the command must have written.
 void expectResult(const Words& command, const CommandResult& result, const fs::path& work) {
   const std::string flag = command[0] == "lora-convert" || command[0] == "dora-normalize" ? "-o" : "--output_dir";
   const fs::path output = work / valueOf(command, flag);

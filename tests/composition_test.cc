@@ -89,7 +89,7 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
   }
 }
 
-// One term with weight 1 is the adapter itself. Order and weights distinguish compositions.
+// A composition of one adapter with weight 1 is the adapter itself. Order and weights distinguish compositions.
 TEST_F(Composition, OfOneAdapterAloneIsThatAdapter) {
   const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), executor::ExecutorConfig(),
                                      adapterDirectories(plain_));

@@ -25,7 +25,7 @@ struct RunAnswer {
 executor::Request greedyRequest(const std::vector<int32_t>& prompt, int32_t new_tokens, std::optional<size_t> adapter);
 // The request without context logits, so that it may reuse KV blocks.
 executor::Request withoutContextLogits(executor::Request request);
-// One request per row of the golden.
+// Returns one request per row of the golden.
 std::vector<executor::Request> goldenRequests(const GoldenCase& golden);
 // An executor over the engine with its adapters registered.
 std::unique_ptr<executor::Executor> openExecutor(const std::filesystem::path& engine_dir,
@@ -38,9 +38,9 @@ std::vector<std::filesystem::path> adapterDirectories(const GoldenCase& golden);
 
 // Waits for the answer. Throws std::runtime_error on an error response or if none comes for a minute.
 RunAnswer awaitAnswer(executor::Executor& executor, executor::IdType id, size_t prompt_length);
-// The same for a request that may have been cancelled: only waits for its end.
+// Waits for the end of a request that may have been cancelled.
 void awaitEnd(executor::Executor& executor, executor::IdType id);
-// One SHA-256 over the logits hashes of all answers, in order.
+// Returns one SHA-256 over the logits hashes of all answers, in order.
 std::string hashOfAll(const std::vector<RunAnswer>& answers);
 // Runs the requests all in flight together, or each after the end of the one before.
 std::vector<RunAnswer> runTogether(executor::Executor& executor, const std::vector<executor::Request>& requests);

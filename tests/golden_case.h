@@ -1,4 +1,4 @@
-// One golden of tests/goldens: a tiny model with adapters, prompts, and the oracle's answers to them.
+// Reads a golden of tests/goldens: a tiny model with adapters, prompts, and the oracle's answers to them.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ std::string cutRefusal(const GoldenCase& golden, int32_t tp_size);
 std::vector<std::string> goldenNames();
 GoldenCase loadGolden(const std::string& name, DType dtype);
 
-// For each token of the row, the margin of its logit over the second best.
+// Returns for each token of the row the margin of its logit over the second best.
 std::vector<float> tokenMargins(const GoldenRow& row, int64_t vocab_size);
 
 }  // namespace chorus::test

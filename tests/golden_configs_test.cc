@@ -19,7 +19,8 @@
 namespace chorus::test {
 namespace {
 
-// What determines the order of every sum. The guarded backend runs the CPU's ops, and pipeline stages change no sum.
+// The settings that determine the order of every sum. The guarded backend runs the CPU's ops, and pipeline stages
+// change no sum.
 struct Arithmetic {
   bool reference = false;
   std::optional<Isa> isa;
@@ -38,7 +39,7 @@ std::vector<HostileConfig> hostileConfigs() {
   return configs;
 }
 
-// What the configurations need, on every instruction set.
+// Returns the arithmetics that the configurations need, on every instruction set.
 std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   std::set<std::pair<bool, int32_t>> wanted;
   for (const auto& config : configs) wanted.emplace(config.executor.getBackend() == "reference", config.cut.tp_size);

@@ -96,7 +96,7 @@ TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   }
 }
 
-// The same for linears with quantised weights.
+// For each quantised format, the default variant of the linear must run in a golden.
 TEST(GoldenKernels, EveryQuantisedFormatRunsInAGolden) {
   for (const Where& where : everywhere()) {
     const auto isa =

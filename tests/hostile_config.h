@@ -1,4 +1,4 @@
-// One file of tests/configs: settings under which every golden must answer as with default settings.
+// Reads a file of tests/configs: settings under which every golden must answer as with default settings.
 #pragma once
 
 #include <string>

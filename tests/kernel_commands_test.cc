@@ -1,4 +1,4 @@
-// What the program reports about its kernels, and how the command line selects them.
+// Tests what the program reports about its kernels, and how the command line selects them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

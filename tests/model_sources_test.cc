@@ -1,4 +1,4 @@
-// One model as several kinds of sources keep it (oracle/model_sources.py): each of them gives the same checkpoint, byte
+// Converts one model from several kinds of sources (oracle/model_sources.py): each must give the same checkpoint, byte
 // for byte. Every entry of goldens/model_sources is a source.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// One golden: a model's config, the shapes of its tensors, and the reference's answers.
+// A golden of NeMo: a model's config, the shapes of its tensors, and the reference's answers.
 class NemoGolden {
  public:
   explicit NemoGolden(const std::string& name)

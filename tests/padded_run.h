@@ -17,7 +17,7 @@ struct PaddedAnswer {
   std::vector<float> first_logits;  // [vocab], at the last prompt position
 };
 
-// One answer per request. Each request is greedy and uses one of the golden's adapters or none. Throws
+// Returns one answer per request. Each request is greedy and uses one of the golden's adapters or none. Throws
 // std::runtime_error with the program's standard error if it fails.
 std::vector<PaddedAnswer> runPadded(const GoldenCase& golden, const std::vector<executor::Request>& requests,
                                     const std::filesystem::path& engine_dir, const std::string& backend,

@@ -29,7 +29,7 @@ struct RandomLlama {
   bool attention_bias = false, mlp_bias = false, tied = false;
   PlainTensors tensors;  // by their names in the source model
 
-  // One line that describes the model in failure messages.
+  // Returns a line that describes the model in failure messages.
   std::string describe() const;
 };
 

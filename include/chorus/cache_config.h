@@ -160,7 +160,7 @@ class PeftCacheConfig {
 
   // Capacity of the host level in module-layers of rank 1 of the widest module; 0: derived from hostCacheSize.
   SizeType32 getNumHostModuleLayer() const { return numHostModuleLayer_; }
-  // The same for the device level; 0: derived from deviceCachePercent.
+  // Capacity of the device level, in the same unit; 0: derived from deviceCachePercent.
   SizeType32 getNumDeviceModuleLayer() const { return numDeviceModuleLayer_; }
   SizeType32 getOptimalAdapterSize() const { return optimalAdapterSize_; }
   SizeType32 getMaxAdapterSize() const { return maxAdapterSize_; }

@@ -250,7 +250,8 @@ class KvCacheRetentionConfig {
   const std::vector<TokenRangeRetentionConfig>& getTokenRangeRetentionConfigs() const { return ranges_; }
   RetentionPriority getDecodeRetentionPriority() const { return decodePriority_; }
   std::optional<std::chrono::milliseconds> getDecodeDurationMs() const { return decodeDurationMs_; }
-  // One entry per block of a sequence of seqLen tokens: the values of the range that holds the block's first token.
+  // Returns one entry per block of a sequence of seqLen tokens: the priority and duration of the range that holds the
+  // block's first token.
   std::vector<RetentionPriorityAndDuration> getPerBlockRetentionPriorityDuration(SizeType32 blockSize,
                                                                                  SizeType32 seqLen) const;
   bool operator==(const KvCacheRetentionConfig&) const = default;

@@ -51,7 +51,8 @@ using BufferView = std::basic_string_view<std::uint8_t>;
 using LogitsPostProcessor =
     std::function<void(IdType, Tensor&, const BeamTokens&, const StreamPtr&, std::optional<IdType>)>;
 using LogitsPostProcessorMap = std::unordered_map<std::string, LogitsPostProcessor>;
-// The same for all requests of a step that select it, in one call. An exception ends all of them.
+// Processes the logits of all requests of a step that select this processor in one call. An exception ends all of these
+// requests.
 using LogitsPostProcessorBatched = std::function<void(const std::vector<IdType>&, std::vector<Tensor>&,
                                                       const std::vector<std::reference_wrapper<const BeamTokens>>&,
                                                       const StreamPtr&, const std::vector<std::optional<IdType>>&)>;

@@ -6,7 +6,7 @@
 
 namespace chorus {
 
-// Which symbolic links are allowed on the path to a file.
+// The symbolic links that are allowed on the path to a file.
 enum class Links {
   kFollow,  // links may lead anywhere
   kInside,  // links must have a relative target that lies beneath the directory
@@ -20,8 +20,8 @@ enum class Links {
 // With Links::kFollow this is plain openat. flags: the flags of openat, without O_CREAT.
 int openBeneath(int dir, const std::string& name, int flags, Links links);
 
-// Same contract without openat2(2), for kernels before 5.6 and sandboxes that forbid that call: walks the path
-// components and resolves links itself. links: kInside or kNone.
+// Has the contract of openBeneath(), but walks the path components and resolves links itself. It is for kernels before
+// 5.6 and sandboxes that forbid openat2(2). links: kInside or kNone.
 int openBeneathByComponents(int dir, const std::string& name, int flags, Links links);
 
 }  // namespace chorus

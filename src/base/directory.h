@@ -30,7 +30,7 @@ class Directory {
   // directory may lead to anything beneath this one, not only beneath the new one. Throws the Errors of openFile.
   std::shared_ptr<const Directory> openWithin(const std::string& name) const;
 
-  // This directory as if `name` were its only entry.
+  // Returns a view of this directory in which `name` is the only entry.
   std::shared_ptr<const Directory> withOnly(std::string name) const;
 
   // Opens a regular file for reading. Never blocks on a FIFO. Throws Error:

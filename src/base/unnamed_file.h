@@ -10,12 +10,12 @@
 
 namespace chorus {
 
-// An empty file, for reading and writing, in the directory for temporary files ($TMPDIR or /tmp). No other process can
-// open it, and its space is free again when the descriptor is closed. purpose: what it is for, in errors. Throws
-// Error(kExhausted).
+// Makes an empty file, for reading and writing, in the directory for temporary files ($TMPDIR or /tmp). No other
+// process can open it, and its space is free again when the descriptor is closed. purpose: what it is for, in errors.
+// Throws Error(kExhausted).
 Descriptor makeUnnamedFile(std::string_view purpose);
 
-// Such a file of a given size, mapped for reading.
+// A file of makeUnnamedFile() with a given size, mapped for reading.
 class UnnamedFile {
  public:
   // A file of `size` zeros, which take no space on the disk yet. Throws Error(kExhausted).

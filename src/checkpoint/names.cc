@@ -8,7 +8,7 @@ namespace chorus {
 namespace {
 constexpr size_t kListedNames = 8;
 
-// What TensorRT-LLM calls the scales of a module.
+// The field name that TensorRT-LLM gives to a module's scales.
 std::string_view scaleField(bool grouped) { return grouped ? "weights_scaling_factor" : "per_channel_scale"; }
 }  // namespace
 

@@ -10,7 +10,7 @@
 
 namespace chorus {
 
-// What a tensor of a rank's file holds of its weight: all of it, or only the integers or the scales of a quantised one.
+// A weight that is not quantised is stored as one tensor (kValues), a quantised weight as two tensors.
 enum class TensorRole { kValues, kIntegers, kScales };
 
 struct StoredTensor {
@@ -20,13 +20,14 @@ struct StoredTensor {
   DType dtype = DType::kFloat32;
 };
 
-// The scheme of a tensor that is not quantised has its dtype as format.
+// For a weight that is not quantised, the format is the weight's dtype.
 struct QuantScheme {
   WeightFormat format;
 
-  // The tensors that hold a weight, in file order: its values, or integers and then scales. name, shape: of the weight
-  // when it is not quantised; a quantised one is [out, in] or [experts, out, in]. Throws Error(kUnsupported) that names
-  // the weight if it cannot be quantised in this way: int4 packs pairs of rows, and groups must divide the inputs.
+  // Returns the tensors that hold a weight, in file order: its values, or its integers and then its scales. name and
+  // shape are those that the weight has without quantisation. A quantised weight must be [out, in] or
+  // [experts, out, in]. Throws Error(kUnsupported) that names the weight if it cannot be quantised in this way: int4
+  // packs pairs of rows, and groups must divide the inputs.
   std::vector<StoredTensor> tensors(const std::string& name, const std::vector<int64_t>& shape) const;
 };
 

@@ -14,15 +14,15 @@ namespace chorus {
 
 enum class RopeScalingType { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
-// longrope's divisors of the frequencies, one for each rotated pair of a head. Copies share the lists, because every
-// layer of a model has one.
+// The numbers by which longrope divides the frequencies: two lists with one number for each rotated pair of a head.
+// Copies of an object share the lists, because every layer of a model has such an object.
 class LongRopeFactors {
  public:
   LongRopeFactors() = default;
   LongRopeFactors(std::vector<float> short_factor, std::vector<float> long_factor)
       : lists_(std::make_shared<const Lists>(Lists{std::move(short_factor), std::move(long_factor)})) {}
 
-  // For sequences of at most, and of more than, original_max_position_embeddings tokens.
+  // ofShort() is for sequences of up to original_max_position_embeddings tokens, ofLong() for longer ones.
   const std::vector<float>& ofShort() const { return lists().short_factor; }
   const std::vector<float>& ofLong() const { return lists().long_factor; }
 
@@ -55,19 +55,21 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// What a config says outside the object of the scaling.
+// Lengths that scaling depends on and that a config has as keys of their own, not in the object of the scaling.
 struct RopeLengths {
-  int64_t max_position_embeddings = 0;    // 0: not said
-  std::optional<double> original_length;  // original_max_position_embeddings, which precedes the one in the object
+  int64_t max_position_embeddings = 0;  // 0: the config does not have it
+  // original_max_position_embeddings; if the config has it, the key of this name in the object is not used.
+  std::optional<double> original_length;
 };
 
 // Reads rope_scaling or rope_parameters of a Hugging Face config, or rotary_scaling of a checkpoint. type: "default",
-// "none" (the same), "linear", "llama3", "yarn" or "longrope". where: names the object in error messages. other_keys:
-// keys of the object that the caller reads. Throws Error(kUnsupported) for another type and for a key that the type
-// does not have, and Error(kInvalidArgument) for a value that is missing, malformed or out of range.
+// "none" (an alias of "default"), "linear", "llama3", "yarn" or "longrope". where: names the object in error messages.
+// other_keys: keys of the object that the caller reads. Throws Error(kUnsupported) for another type and for a key that
+// the type does not have, and Error(kInvalidArgument) for a value that is missing, malformed or out of range.
 RopeScaling readRopeScaling(const Json& object, std::string_view type, std::string_view where,
                             const RopeLengths& lengths, const std::vector<std::string_view>& other_keys);
-// The object that a checkpoint has for it; null without scaling. readRopeScaling() reads the same values from it.
+// Returns a checkpoint's rotary_scaling object for the scaling; null for kNone. readRopeScaling() reads the same values
+// from it.
 Json ropeScalingJson(const RopeScaling& scaling);
 
 // Throws Error(kInvalidArgument) that names source if the scaling does not fit rotary_dims and base.

@@ -1,5 +1,5 @@
-// Which shard of a whole tensor each tensor-parallel rank holds. Only this file defines how weights are split; the
-// converter, the adapters' B matrices and the DoRA magnitudes all use it.
+// Computes which shard of a whole tensor each tensor-parallel rank holds. Only this file defines how weights are split;
+// the converter, the adapters' B matrices and the DoRA magnitudes all use it.
 #pragma once
 
 #include <cstdint>

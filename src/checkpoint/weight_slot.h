@@ -84,7 +84,7 @@ struct WeightSlot {
   }
   // The weight or bias that these rows belong to, from its first row on: equal for all rows of one tensor.
   WeightSlot whole() const { return {kind, id, field, 0}; }
-  // The same rows of the weight, or of its bias.
+  // weight() and bias() return the slots of the same rows in the weight and in its bias.
   WeightSlot weight() const { return {kind, id, SlotField::kWeight, row_begin}; }
   WeightSlot bias() const { return {kind, id, SlotField::kBias, row_begin}; }
 };

@@ -18,7 +18,7 @@
 
 namespace chorus {
 
-// Which pipeline stages hold a row.
+// The pipeline stages that hold a row.
 enum class Stage { kFirst, kEveryLayer, kLast };
 
 // How one tensor is cut over tensor-parallel ranks, as TensorRT-LLM's converters cut it.
@@ -140,7 +140,7 @@ std::vector<int64_t> sourceShape(const WeightRow& row, const WeightSource& sourc
 // tensor, or else the first one.
 void keepSpelling(WeightTable& table, SourceFormat format, const std::function<bool(const std::string& name)>& has);
 
-// One tensor of one rank's file, with its final name and its shape on that rank.
+// A tensor of a rank's file, with its final name and its shape on that rank.
 struct RankTensor {
   std::string name;
   std::vector<int64_t> shape;

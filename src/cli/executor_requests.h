@@ -1,4 +1,5 @@
-// What commands that send requests to an Executor share: the adapters of --lora_dir, and errors of responses.
+// Shared by the commands that send requests to an Executor: reads --lora_dir, and turns a response's error into an
+// Error.
 #pragma once
 
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace chorus {
 
-// Returns for every directory how requests refer to its adapter: by its id, the index in `dirs`, when the directory is
-// a PEFT directory or a NeMo adapter, which is registered now; with the tensors when it holds LoRA tensor files. Throws
-// Error that names the directory.
+// Returns for every directory the LoraConfig with which requests use its adapter. A PEFT or NeMo adapter is registered
+// now, and requests have its id, which is the index in `dirs`. If the directory holds LoRA tensor files, requests have
+// the tensors. Throws Error that names the directory.
 std::vector<executor::LoraConfig> openAdapters(const std::vector<std::string>& dirs, executor::Executor& executor);
 
-// The error of a Response as an Error's code.
+// Returns the ErrorCode of a Response's error.
 ErrorCode errorCodeOf(executor::ResponseErrorCode code);
 
 }  // namespace chorus

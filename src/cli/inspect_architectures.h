@@ -9,10 +9,10 @@
 
 namespace chorus {
 
-// A Markdown table with one row per architecture, in the order of the list. README.md contains the table of the
+// Returns a Markdown table with one row per architecture, in the order of the list. README.md contains the table of the
 // built-in architectures; scripts/generated_pages.py writes it there.
 std::string architecturesTable(std::span<const Architecture> architectures);
-// The same facts as an array of objects.
+// Returns the facts of architecturesTable() as an array of JSON objects.
 Json architecturesJson(std::span<const Architecture> architectures);
 
 }  // namespace chorus

@@ -22,7 +22,7 @@ class Inspection {
   void addBytes(std::string name, uint64_t bytes, std::string_view note = "");
   void addList(std::string name, const std::vector<std::string>& items);
 
-  // One line: what is missing or wrong. Unset when nothing is and this program would serve or read the path.
+  // One line that says what is missing or wrong. Unset if this program would serve or read the path.
   std::optional<std::string> problem;
 
   std::string table(const std::filesystem::path& path) const;

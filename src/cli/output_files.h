@@ -10,7 +10,7 @@ namespace chorus {
 // int32 [n, 1, max_output_len]: generated tokens, padded with -1.
 void writeTokensNpy(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows,
                     int64_t max_output_len);
-// One line per row, values separated by commas.
+// Writes one line per row, with values separated by commas.
 void writeTokensCsv(const std::filesystem::path& path, const std::vector<std::vector<int32_t>>& rows);
 // float32 [n, vocab]; NaN in rows of failed prompts.
 void writeLogitsNpy(const std::filesystem::path& path, const std::vector<std::vector<float>>& rows, int64_t vocab);

@@ -21,7 +21,7 @@
 namespace chorus {
 namespace {
 
-// One job makes both the integers and the scales of a quantised tensor.
+// The conversion of one tensor of one rank. A single job makes both the integers and the scales of a quantised tensor.
 struct Job {
   int32_t rank;
   const RankTensor* tensor;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// One DoRA module of rank 3 over a base of another dtype.
+// Tests with a DoRA module of rank 3 on a base of another dtype.
 class DoraNormalizeTest : public testing::Test {
  protected:
   static constexpr int64_t kOut = 70, kIn = 37, kRank = 3;

@@ -34,7 +34,7 @@ std::vector<float> randomFloats(size_t count, uint32_t seed) {
   return values;
 }
 
-// The same formulas for one weight at a time, in double precision.
+// Reference for the quantisation of a row: the formulas of docs/quantization.md, in double precision.
 struct Plain {
   std::vector<int> integers;
   std::vector<float> scales;
@@ -166,7 +166,7 @@ class QuantisedCheckpointTest : public testing::Test {
     });
   }
   Safetensors rank(int32_t index = 0) { return Safetensors::open(dir_ / "out" / rankFileName(index)); }
-  // One weight of the checkpoint: its integer times its scale.
+  // Returns a weight of the checkpoint: its integer times its scale.
   static float weightOf(const Safetensors& file, const std::string& stem, int bits, int64_t out, int64_t in) {
     const TensorView& integers = *file.find(stem + "weight");
     const TensorView* groups = file.find(stem + "weights_scaling_factor");

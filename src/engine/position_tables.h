@@ -18,7 +18,7 @@ class DevicePositionTables {
   // The device memory in bytes that the constructor allocates.
   static int64_t bytes(const ModelSpec& spec, int64_t positions);
 
-  // One for each layer; valid as long as this object.
+  // Returns one table for each layer; valid as long as this object.
   const std::vector<PositionTables>& ofLayers() const { return of_layers_; }
 
  private:

@@ -1,4 +1,4 @@
-// One file of a DeepSpeed training checkpoint, read as data. Sources of the format: deepspeed/runtime/engine.py,
+// Reads one file of a DeepSpeed training checkpoint, as data. Sources of the format: deepspeed/runtime/engine.py,
 // deepspeed/runtime/zero/ and deepspeed/utils/zero_to_fp32.py.
 #pragma once
 
@@ -39,7 +39,7 @@ struct DeepSpeedStates {
   // --- *_optim_states.pt
   int64_t zero_stage = 0;       // 0: not said
   int64_t partition_count = 0;  // ranks that the partitions are cut over; 0: not said
-  // This rank's part of the float32 parameters of each group, flattened: of shape [elements].
+  // This rank's part of the flattened float32 parameters of each group, of shape [elements].
   std::vector<TensorView> partitions;
 
   std::shared_ptr<const void> copies;  // tensors that were not contiguous in the file

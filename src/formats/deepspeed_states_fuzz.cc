@@ -43,7 +43,8 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   try {
     const chorus::DeepSpeedStates states = chorus::parseDeepSpeedStates(bytes, "fuzz");
     size_t copied = 0;
-    // One pass over each kind of tensor, so that views of the same bytes cost no more than the file.
+    // Reads no more bytes of each kind of tensor than the file has, because many tensors may be views of the same
+    // bytes.
     for (const auto* tensors : {&states.module, &states.frozen_fragments}) {
       size_t read = 0;
       for (const auto& [name, tensor] : *tensors) {

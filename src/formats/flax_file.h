@@ -16,7 +16,8 @@ struct FlaxArray {
   std::string name;  // the keys that lead to it, joined by '/'
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  // Its elements in row-major order, as views of the file. Flax stores an array of more than 1 GiB in several chunks.
+  // The array's elements in row-major order, as views of the file. Flax stores an array of more than 1 GiB in several
+  // chunks.
   std::vector<std::span<const std::byte>> chunks;
 };
 

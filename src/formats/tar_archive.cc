@@ -13,7 +13,8 @@
 namespace chorus {
 namespace {
 
-// What libarchive's callbacks read from. An exception must not cross its C code, so it is kept until the call returns.
+// The input of libarchive's callbacks. An exception must not cross libarchive's C code, so `failure` keeps it until the
+// call returns.
 struct TarInput {
   const PartialBytes* bytes = nullptr;
   size_t at = 0;

@@ -1,4 +1,4 @@
-// What a file of torch.save holds: the pickled object, read as data, and the bytes of its tensors.
+// Reads a file that torch.save wrote: the pickled object, read as data, and the bytes of its tensors.
 #pragma once
 
 #include <cstddef>

@@ -75,7 +75,7 @@ constexpr GlobalRow kGlobals[] = {{"collections.OrderedDict", Global::kOrderedDi
                                   {"torch.int64", Global::kDType, DType::kInt64},
                                   {"torch.bool", Global::kDType, DType::kBool},
                                   {"torch.float8_e4m3fn", Global::kDType, DType::kFloat8E4M3}};
-// Only with OtherClasses::kOpaque.
+// Read as a number if other classes are OtherClasses::kOpaque.
 constexpr std::string_view kEnumeration = "deepspeed.runtime.zero.config.ZeroStageEnum";
 
 // Modules whose functions run commands or read and write files when a pickle calls them. They are harmless here, but a

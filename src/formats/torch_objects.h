@@ -34,7 +34,7 @@ struct TorchTensor {
   bool isContiguous() const;
 };
 
-// What becomes of names that tensors do not need.
+// What the reader does with classes and functions that a pickle names and that tensors do not need.
 enum class OtherClasses {
   kRefused,
   // They and their objects are opaque values (PickleHost::isOpaque), as training checkpoints have objects of optimizers

@@ -25,7 +25,7 @@ Json parseYaml(std::string_view text, std::string_view source);
 
 // Lines, from 1, of the keys of a document's outermost map.
 using YamlKeyLines = std::map<std::string, int, std::less<>>;
-// The same; also replaces `lines` by the lines of the document's keys.
+// Overload that also replaces `lines` by the lines of the document's keys.
 Json parseYaml(std::string_view text, std::string_view source, YamlKeyLines& lines);
 
 }  // namespace chorus

@@ -33,7 +33,7 @@ class ZipArchive {
   // Reads the directory only. The memory behind `bytes` must outlive the object; source names it in errors.
   ZipArchive(PartialBytes bytes, std::string_view source, ZipMethods methods = ZipMethods::kStored);
 
-  // In the order of the directory.
+  // All entries, in the order of the archive's directory.
   const std::vector<ZipEntry>& entries() const { return entries_; }
   // Reads one entry. Returns a view into the archive, of stored_size bytes.
   std::span<const std::byte> read(const ZipEntry& entry) const;

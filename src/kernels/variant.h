@@ -31,7 +31,7 @@ inline std::string variantText(const Variant& variant) {
   return variant.dtype ? text + " " + std::string(dtypeName(*variant.dtype)) : text;
 }
 
-// Which variants have run. Not thread-safe: ops are called by one thread at a time.
+// Records which variants have run. Not thread-safe: ops are called by one thread at a time.
 class VariantRecord {
  public:
   void add(const Variant& variant) {

@@ -43,7 +43,7 @@ class AdaptedModules {
   // together. Call it after collect() for all tensors.
   void adaptTiedHead();
 
-  // By name; layers' modules have "layers.N." before it.
+  // The modules by name. The name of a module in a layer begins with "layers.N.".
   const std::map<std::string, ModuleTensors>& all() const { return modules_; }
   // Whether the output head is tied to an adapted embedding by ensure_weight_tying and uses the embedding's adapter.
   bool isTiedHead(const std::string& module) const;

@@ -10,7 +10,7 @@
 
 namespace chorus {
 
-// What a configuration of mlx-lm says beyond PEFT's fields.
+// The values of mlx-lm's configuration that PEFT's fields cannot express.
 struct MlxConfig {
   double scale = 0;               // of every module
   int64_t last_layers = 0;        // only so many layers at the end are adapted; 0: all

@@ -1,4 +1,5 @@
-// One adapter in the layouts of several tools is read with the same bits; malformed ones are refused in one line.
+// Tests that an adapter is read with the same bits from the layouts of several tools, and that malformed layouts are
+// refused in one line.
 #include <gmock/gmock.h>
 
 #include <functional>

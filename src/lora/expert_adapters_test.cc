@@ -131,7 +131,7 @@ TEST_F(ExpertAdaptersTest, StacksInTheOrderOfOldPeftAreNamed) {
   EXPECT_THAT(refusal(), HasSubstr("the adapter is of another model or rank"));
 }
 
-// The same experts in the names of Mixtral and as mlx-lm stacks them.
+// An adapter of experts is read with the same values from PEFT's names, Mixtral's names and mlx-lm's stacks.
 TEST_F(ExpertAdaptersTest, SpellingsAndStacksOfExpertsAreEqual) {
   const std::string linears[][3] = {
       {"gate_proj", "w1", "gate_proj"}, {"up_proj", "w3", "up_proj"}, {"down_proj", "w2", "down_proj"}};

@@ -1,6 +1,6 @@
-// Which modules a PEFT configuration adapts. The rules are PEFT's: check_target_module_exists (tuners_utils) for
-// target_modules, exclude_modules, layers_to_transform and layers_pattern; _inject_parameters for target_parameters;
-// _set_trainable for modules_to_save.
+// Decides which modules a PEFT configuration adapts. The rules are PEFT's: check_target_module_exists (tuners_utils)
+// for target_modules, exclude_modules, layers_to_transform and layers_pattern; _inject_parameters for
+// target_parameters; _set_trainable for modules_to_save.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class ModuleChoice {
   bool targetsParameters() const { return !parameters_.empty(); }
   // Whether modules_to_save holds the module or one that contains it.
   bool saves(std::string_view module) const;
-  // From now on any module may be saved, and none must be.
+  // After this call any module may be saved, and none must be.
   void saveAll() { saves_all_ = true; }
   bool savesAll() const { return saves_all_; }
   // Empty when every module is a target.

@@ -27,7 +27,7 @@ class PatternWork {
 
   // Call before matching another name against the patterns and lists.
   void ask() { allowed_ = std::min(kLimit, allowed_ + kForEachByte * bytes_); }
-  // Both throw Error(kInvalidArgument) that names source when the budget is exceeded.
+  // charge() and matches() throw Error(kInvalidArgument) that names source when the budget is exceeded.
   void charge(uint64_t bytes) {
     spent_ += bytes;
     if (spent_ > allowed_) failLimit();

@@ -24,7 +24,7 @@ inline constexpr size_t kMaxPeftConfigBytes = size_t{1} << 20;
 // norms, as convert/dora_normalize.h writes them. PEFT ignores the field with a warning and divides again.
 inline constexpr const char* kNormalisedField = "magnitude_is_normalised";
 
-// Which of the base's biases the adapter replaces.
+// The biases of the base model that the adapter replaces.
 enum class PeftBias { kNone, kAll, kLoraOnly };
 
 // trainable_token_indices of one module, in the order of the rows of the module's tensor.

@@ -11,7 +11,8 @@ namespace {
 // Lightning.
 constexpr std::string_view kWrappers[] = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod",
                                           "_forward_module"};
-// What precedes the names of the trained model: PEFT, DeepSpeed and DistributedDataParallel, TRL's value heads.
+// Prefixes that tools put before the names of the trained model: PEFT (two), DeepSpeed and DistributedDataParallel, and
+// TRL's value heads.
 constexpr std::string_view kPrefixes[] = {"base_model.model.", "base_model.", "module.", "pretrained_model."};
 // Names of models that contain the layers.
 constexpr std::string_view kModels[] = {"model.",          "transformer.", "gpt_neox.",
@@ -196,7 +197,7 @@ std::string layersName(const WeightTable& table) {
 std::optional<LayerModule> layerModule(std::string_view module, std::string_view layers) {
   module = withoutModelNames(module);
   layers = withoutModelNames(layers);
-  // What contains the list of layers in addition to the models, such as "decoder.".
+  // Names between the model and the list of layers, such as "decoder.".
   std::string_view container = layers;
   const auto list = std::ranges::find_if(kLayerLists, [&](std::string_view each) {
     return layers.ends_with(each) && (layers.size() == each.size() || layers[layers.size() - each.size() - 1] == '.');

@@ -41,7 +41,7 @@ class DecoderActivations {
 
   int64_t logitsRows() const { return logits_rows_; }
   Matrix logits(int64_t rows, int64_t cols) const { return {logits_.data(), rows, cols, cols}; }
-  // This rank's logits, with tensor parallelism.
+  // This rank's part of the logits, if there is tensor parallelism.
   Matrix logitsPart(int64_t rows, int64_t cols) const { return {logits_part_.data(), rows, cols, cols}; }
 
  private:

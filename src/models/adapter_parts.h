@@ -17,19 +17,19 @@
 
 namespace chorus {
 
-// What an adapter changes in one linear: the LoRA terms in the order in which they are applied and, if `weight` has
-// data, a weight that replaces the base's.
+// The changes that an adapter makes to one linear: the LoRA terms in the order in which they are applied and, if
+// `weight` has data, a weight that replaces the base's.
 struct AdapterLinear {
   std::vector<LoraTerm> parts;  // of a linear with experts: in the order of the experts
-  // Of a linear with experts: the terms of expert e are parts [expert_begin[e], expert_begin[e + 1]). Empty if the
-  // linear has no experts or the adapter has no terms.
+  // Only for a linear with experts: the terms of expert e are parts [expert_begin[e], expert_begin[e + 1]). Empty if
+  // the linear has no experts or the adapter has no terms.
   std::vector<int32_t> expert_begin;
   PackedWeight weight;
   bool empty() const { return parts.empty() && weight.data == nullptr; }
   ExpertTerms experts() const { return {parts, expert_begin}; }
 };
 
-// What an adapter changes in the token embedding. The members have the meaning of EmbeddingGroup's.
+// The changes that an adapter makes to the token embedding. The members have the meaning of EmbeddingGroup's.
 struct AdapterEmbedding {
   EmbeddingTable table;
   const int32_t* replaced_tokens = nullptr;

@@ -46,9 +46,9 @@ struct Architecture {
   // Patterns (fnmatch) of the source's modules and tensors that belong to parts of the model that are not served, such
   // as the encoder of images. A source and an adapter may have them; they are not read.
   std::vector<std::string> left_out = {};
-  // For the table of `chorus inspect --architectures`, which README.md contains: the published models that have this
-  // architecture, under the names that users know ("Qwen2.5"), and one phrase about what this architecture computes
-  // that others do not, with what it supports only in part.
+  // models and structure appear in the table of `chorus inspect --architectures`, which README.md contains: the
+  // published models that have this architecture, under the names that users know ("Qwen2.5"), and one phrase about
+  // what this architecture computes that others do not, with what it supports only in part.
   std::vector<std::string> models = {};
   std::string structure = {};
 };

@@ -19,7 +19,7 @@ const ConfigCase kBloom("BloomForCausalLM", R"({"apply_residual_connection_post_
     "pad_token_id": 3, "pretraining_tp": 1, "seq_length": 4096, "skip_bias_add": true, "skip_bias_add_qkv": false,
     "slow_but_exact": false, "transformers_version": "4.20.0", "unk_token_id": 0, "use_cache": true,
     "vocab_size": 250880})");
-// What bloom-7b1's has instead.
+// Differences of bloom-7b1's config.
 const Json k7b1 = {{"n_embed", nullptr}, {"hidden_size", 4096},  {"n_layer", 30}, {"num_attention_heads", nullptr},
                    {"n_head", 32},       {"seq_length", nullptr}};
 

@@ -6,8 +6,8 @@
 namespace chorus {
 namespace {
 
-// What the adapter has in this linear that a sum of low-rank products cannot express, as the end of a sentence about
-// the adapter; "" if there is nothing.
+// Returns why a sum of low-rank products cannot express what the adapter does to this linear, as the end of a sentence
+// about the adapter; "" if it can.
 const char* foreignTo(const AdapterLinear& linear) {
   if (linear.weight.data != nullptr) return "has weights of its own (modules_to_save)";
   for (const LoraTerm& part : linear.parts) {

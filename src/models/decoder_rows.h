@@ -33,8 +33,8 @@ class DecoderRows {
 
   // q, k and v are fused in this order. sources, targets: of the fused rows.
   void qkv(std::vector<WeightSource> sources, std::vector<LoraTarget> targets, bool bias);
-  // The same from one source and one module, which have for each KV head the rows of its query heads, its key and its
-  // value. source: the tensor's name is source_prefix + module + ".weight".
+  // Adds query, key and value from one source tensor and one module. For each KV head they have the rows of its query
+  // heads, its key and its value. source: the tensor's name is source_prefix + module + ".weight".
   void groupedQkv(const std::string& source_prefix, const std::string& module, bool bias);
   // The other linears have one source, of all rows, and one module that adapters target: its name after the layer's.
   void dense(WeightSource source, std::string module, bool bias);

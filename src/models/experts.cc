@@ -87,7 +87,7 @@ struct Halves {
   std::vector<WeightSource> sources = {};
   std::vector<LoraTarget> targets = {};
 
-  // Two linears. ids: the modules of the other half and of the activated one.
+  // Adds the two halves as separate linears. ids: the modules of the other half and of the activated one.
   void addSeparate(const std::string& other, const std::string& activated, std::pair<int32_t, int32_t> ids,
                    int32_t spelling) {
     sources.push_back({.name = inSource(other) + ".weight", .row_begin = 0, .rows = f, .spelling = spelling});
@@ -95,7 +95,7 @@ struct Halves {
     targets.push_back({ids.first, other, 0, f});
     targets.push_back({ids.second, activated, f, f});
   }
-  // One tensor, or one of each expert, which has the rows of the activated half first.
+  // Adds a tensor of both halves, for all experts or for each, that has the rows of the activated half first.
   void addFused(const std::string& tensor, const std::string& module, std::pair<int32_t, int32_t> ids,
                 int32_t spelling) {
     const SourceRows activated = {.total = 2 * f, .begin = 0}, other = {.total = 2 * f, .begin = f};

@@ -78,7 +78,8 @@ WeightTable falconTable(const ModelConfig& c) {
   DecoderRows rows(c);
   rows.embedding("transformer.word_embeddings.weight");
   rows.layerNorm(NormId::kAttentionIn, "input_layernorm", layer + (hasTwoNorms(c) ? "ln_attn" : "input_layernorm"));
-  // This is also the order of the forms before the new architecture, which have one KV head or one query head for each.
+  // Older forms of Falcon have a single KV head, or as many KV heads as query heads; for them the order by KV group is
+  // the order that the source has.
   rows.groupedQkv(layer, "self_attention.query_key_value", bias);
   rows.dense({layer + "self_attention.dense.weight", 0, h}, "self_attention.dense", bias);
   if (hasTwoNorms(c)) {

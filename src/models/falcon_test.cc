@@ -17,7 +17,7 @@ const ConfigCase kFalcon("FalconForCausalLM", R"({"alibi": false, "apply_residua
     "layer_norm_epsilon": 1e-05, "model_type": "falcon", "multi_query": true, "new_decoder_architecture": false,
     "num_attention_heads": 71, "num_hidden_layers": 32, "parallel_attn": true, "torch_dtype": "bfloat16",
     "transformers_version": "4.27.4", "use_cache": true, "vocab_size": 65024})");
-// What falcon-40b's has instead.
+// Differences of falcon-40b's config.
 const Json kLarge = {{"hidden_size", 8192},
                      {"new_decoder_architecture", true},
                      {"num_attention_heads", 128},

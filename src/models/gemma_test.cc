@@ -22,7 +22,7 @@ const ConfigCase kGemma2("Gemma2ForCausalLM", R"({"architectures": ["Gemma2ForCa
     "num_hidden_layers": 26, "num_key_value_heads": 4, "pad_token_id": 0, "query_pre_attn_scalar": 256,
     "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096, "torch_dtype": "float32",
     "transformers_version": "4.42.4", "use_cache": true, "vocab_size": 256000})");
-// What gemma-2-9b's has in addition or instead.
+// Differences and additions of gemma-2-9b's config.
 const Json k9b = {{"hidden_size", 3584},       {"intermediate_size", 14336},
                   {"num_attention_heads", 16}, {"num_hidden_layers", 42},
                   {"num_key_value_heads", 8},  {"sliding_window_size", 4096},
@@ -245,7 +245,7 @@ TEST(GemmaTest, AWrittenConfigHasTheSameStructure) {
   }
 }
 
-// What TensorRT-LLM writes for Gemma 3: some of its versions call the pattern _sliding_window_pattern.
+// Reads the checkpoints that TensorRT-LLM writes for Gemma 3. Some versions call the pattern _sliding_window_pattern.
 TEST(Gemma3Test, ReadsCheckpointsOfTensorRtLlm) {
   for (const char* pattern : {"sliding_window_pattern", "_sliding_window_pattern"}) {
     const Json written = {{"architecture", "Gemma3ForCausalLM"},

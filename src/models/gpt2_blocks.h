@@ -1,4 +1,4 @@
-// What the architectures with GPT-2's config have in common: GPT-2, GPT-BigCode and GPT-J. The first two also share the
+// Shared by the architectures with GPT-2's config: GPT-2, GPT-BigCode and GPT-J. The first two also share the
 // tensors, except how the source stores linears, and the structure.
 #pragma once
 

@@ -9,8 +9,8 @@ namespace chorus {
 
 Architecture graniteArchitecture();
 
-// What all Granite models have: the source's keys of multipliers and biases, their values in a finalised config, their
-// effect on a structure, and the fields of a checkpoint. Errors name source and key.
+// Functions for the multipliers and biases that all Granite models have: the source's keys, their values in a finalised
+// config, their effect on a structure, and the fields of a checkpoint. Errors name source and key.
 void addGraniteKeys(SourceKeys& keys);
 void readGraniteMultipliers(const Json& json, std::string_view source, ModelConfig& config);
 void applyGraniteMultipliers(const ModelConfig& config, ModelSpec& spec);

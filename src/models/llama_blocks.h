@@ -1,5 +1,5 @@
-// What the architectures with Llama's tensors and structure have in common: a pre-norm decoder, grouped-query attention
-// with rotary positions, and a gated MLP.
+// Shared by the architectures with Llama's tensors and structure: a pre-norm decoder, grouped-query attention with
+// rotary positions, and a gated MLP.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ SourceKeys llamaKeys();
 // Reads sizes and rotary positions. The caller sets architecture and biases, and calls finalize.
 ModelConfig readLlamaConfig(const Json& json, std::string_view source);
 
-// What distinguishes the tables of Llama's relatives.
+// The differences between the weight tables of these architectures.
 struct LlamaForm {
   bool qkv_bias = false;
   bool dense_bias = false;

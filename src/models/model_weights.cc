@@ -8,7 +8,7 @@
 namespace chorus {
 namespace {
 
-// What the weight table has for a slot.
+// A slot in the weight table: whether it is there, and the size of its weight.
 struct Found {
   bool is_there = false;
   int64_t rows = 0;

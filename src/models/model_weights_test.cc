@@ -21,7 +21,7 @@ const float kValue = 1;
 PackedWeight linear(int64_t out, int64_t in) { return {&kValue, DType::kFloat32, out, in}; }
 NormWeights norm(bool bias = false) { return {&kValue, bias ? &kValue : nullptr, kHidden}; }
 
-// One layer in Llama's form.
+// The weights of a layer in Llama's form.
 SlotWeights layerWeights() {
   SlotWeights layer;
   layer[LinearId::kQkv].weight = linear(16, 8);

@@ -19,7 +19,7 @@ const ConfigCase kOpt("OPTForCausalLM", R"({"_name_or_path": "facebook/opt-125m"
     "model_type": "opt", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "prefix": "</s>",
     "torch_dtype": "float16", "transformers_version": "4.21.0.dev0", "use_cache": true, "vocab_size": 50272,
     "word_embed_proj_dim": 768})");
-// What opt-350m's has instead.
+// Differences of opt-350m's config.
 const Json k350m = {{"do_layer_norm_before", false}, {"ffn_dim", 4096},         {"hidden_size", 1024},
                     {"num_attention_heads", 16},     {"num_hidden_layers", 24}, {"word_embed_proj_dim", 512}};
 

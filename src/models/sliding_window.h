@@ -19,7 +19,7 @@
 
 namespace chorus {
 
-// What a source config says if its keys are missing.
+// The values that keys of a source's config have if they are missing.
 struct WindowDefaults {
   std::optional<int64_t> window;  // without sliding_window
   bool may_be_null = true;        // false: a sliding_window of null is refused
@@ -29,7 +29,7 @@ struct WindowDefaults {
 // config. Throws Error if a value is malformed. addWindowKeys() adds the keys that it reads to `keys`.
 void readSlidingWindow(const Json& json, std::string_view source, const WindowDefaults& defaults, ModelConfig& config);
 void addWindowKeys(SourceKeys& keys);
-// The same for a model whose layers all have the window or none: transformers ignores layer_types in its config.
+// Reads the window of a model whose layers all have it or none: transformers ignores layer_types in its config.
 // otherwise: the window if sliding_window is missing.
 void readUniformWindow(const Json& json, std::string_view source, std::optional<int64_t> otherwise,
                        ModelConfig& config);

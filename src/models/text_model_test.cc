@@ -67,7 +67,7 @@ Json text(const Json& json, const Json& changes) {
   return {{"text_config", changed}};
 }
 
-// What a checkpoint has must describe the same model.
+// The config after a checkpoint's JSON was written and read again.
 ModelConfig writtenAndRead(const ModelConfig& config) {
   ModelConfig written = ModelConfig::fromJson(config.toJson(), "c");
   EXPECT_EQ(errorOf([&] { architectureOf(written, "c"); }), "");
@@ -153,7 +153,7 @@ TEST(TextModelTest, RopeSectionsMustDivideHalfAHead) {
     EXPECT_THAT(refusal({{"type", "mrope"}, {"mrope_section", sections}}), HasSubstr("must be a list of three sizes"));
   }
   EXPECT_THAT(refusal({{"type", "dynamic"}, {"factor", 2.0}, {"mrope_section", {16, 24, 24}}}), HasSubstr("'dynamic'"));
-  // Other models have no sections.
+  // Mistral 3 has no mrope_section, so it refuses the type mrope.
   const Json json = Json::parse(R"({"text_config": {"hidden_size": 32, "model_type": "mistral"}})");
   EXPECT_THAT(kMistral3.refusal(text(json, {{"rope_scaling", {{"type", "mrope"}}},
                                             {"intermediate_size", 8},

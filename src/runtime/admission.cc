@@ -333,7 +333,7 @@ void Admission::leaveShares(const Request& request, int32_t sequences) noexcept 
 void Admission::started(Sequence& sequence) noexcept {
   if (sequence.isNew()) leaveShares(sequence.request, 1);
   queue_.start(sequence);
-  // One that was beyond kLookahead may claim now.
+  // A sequence that was beyond kLookahead may claim its adapters now.
   if (claims_cut_) claims_changed_ = true;
 }
 

@@ -100,7 +100,7 @@ executor::Result Answer::next(const Sequence& sequence, FinishReason reason) {
   result.cachedTokens = cached_tokens_;
   if (sequence.adapter.parts != nullptr) result.adapterContentHash = sequence.adapter.parts->content_hash;
   if (output.returnPerfMetrics) result.requestPerfMetrics = metrics_;
-  // Nothing below throws.
+  // From here on nothing throws, so that a response that cannot be built changes nothing.
   if (sendsPromptScores()) {
     prompt_log_probs_sent_ = true;
     result.promptLogProbs = std::move(prompt_log_probs_);

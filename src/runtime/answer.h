@@ -1,5 +1,4 @@
-// What a request answers for one of its sequences: log probabilities, logits, statistics, and the responses made of
-// them.
+// Collects the answer for one sequence of a request (log probabilities, logits, statistics) and makes the responses.
 #pragma once
 
 #include <chrono>
@@ -15,7 +14,7 @@
 
 namespace chorus {
 
-// What the client asked for.
+// The outputs that the client asked for.
 struct AnswerOptions {
   executor::OutputConfig output;
   bool streaming = false;
@@ -37,7 +36,7 @@ class Answer {
   // Number of leading tokens of the sequence that may come from the prefix cache. The last token, and tokens whose
   // logits are still wanted, must be computed.
   int32_t reusableTokens(const Sequence& sequence) const;
-  // Which logits are wanted of the sequence's next `count` rows. samples: the last of them yields the next token.
+  // Returns which of the sequence's next `count` rows need logits. samples: the last row yields the next token.
   LogitsWanted logitsOfNext(const Sequence& sequence, int32_t count, bool samples) const;
   // Appends one entry to `inputs` for each prompt token that these rows score; none unless the client asked for prompt
   // log probabilities. first_row: position in the sequence of the first row of `logits`. Call it before keepLogits(),
@@ -58,7 +57,7 @@ class Answer {
   // sequence's last. A call that throws changes nothing.
   executor::Result next(const Sequence& sequence, executor::FinishReason reason);
 
-  // Frees what only further responses would need, because the sequence has had its last.
+  // Frees the memory that only further responses would need. Call after the last response of the sequence.
   void release() noexcept;
 
   // The sequence takes part in step `step`, which began at `now`. Returns true for its first step.
@@ -66,7 +65,8 @@ class Answer {
   // Whether `step` is the latest step that it took part in.
   bool tookPartIn(executor::IterationType step) const { return metrics_.iter == step; }
   double queueLatencyMs() const;  // from arrival to its first step
-  // It starts or resumes with `reused` blocks from the prefix cache, which lacks `missed` blocks of its context.
+  // Counts a start or resumption of the sequence: `reused` blocks come from the prefix cache, and `missed` blocks of
+  // its context are not in it.
   void countStart(const Sequence& sequence, int32_t reused, int32_t missed) noexcept;
   void countNewBlocks(int32_t blocks) noexcept;
   void countPause(executor::IterationType step) noexcept { paused_at_ = step; }

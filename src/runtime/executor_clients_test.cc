@@ -37,7 +37,7 @@ class ExecutorClientsTest : public CoreFixture {
   }
 };
 
-// One client sends a request of a thousand sequences, which would run for 64,000 steps; another sends short requests,
+// A client sends a request of a thousand sequences, which would run for 64,000 steps; another sends short requests,
 // three at once and then one after the other.
 TEST_F(ExecutorClientsTest, AThousandSequencesOfOneClientDoNotHoldUpAnother) {
   Gate gate;

@@ -135,7 +135,7 @@ TEST_F(ExecutorEngineTest, FullAdaptersAreSizedAsTheyArePacked) {
   EXPECT_EQ(prepared->elements, sizing.fullAdapter(8).elements);
 }
 
-// As in NVIDIA NIM, room for 8 adapters of rank 64 holds 32 of rank 16 or 64 of rank 8, on all modules or a few.
+// Memory for 8 adapters of rank 64 holds 32 of rank 16 or 64 of rank 8, on all modules or a few, like in NVIDIA NIM.
 TEST_F(ExecutorEngineTest, RoomForLargeAdaptersHoldsManySmallOnes) {
   const auto engine = Engine::load(directory_ / "lora");
   const AdapterSizing sizing(*engine);

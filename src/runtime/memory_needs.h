@@ -9,7 +9,7 @@
 
 namespace chorus {
 
-// In bytes, summed over all ranks.
+// Sizes in bytes, summed over all ranks.
 struct MemoryNeeds {
   int64_t weights = 0;
   int64_t kv_sequence = 0;  // KV cache of one sequence of max_seq_len tokens

@@ -41,7 +41,7 @@ class Request {
   Request(executor::IdType id, const executor::Request& asked, std::shared_ptr<const Callback> callback,
           int32_t max_seq_len, const MakeStrategy& make);
 
-  // What was asked.
+  // The client's request.
   const executor::IdType id;                       // the id that enqueue() returned
   const std::shared_ptr<const Callback> callback;  // null: responses go to the ResponseQueue
   const std::optional<executor::IdType> client_id;
@@ -56,12 +56,12 @@ class Request {
   // checked against the loaded adapter.
   std::shared_ptr<const executor::Request> unknown_tokens;
 
-  // Its sequences that have not ended. They and their strategy belong to the request.
+  // The request's sequences that have not ended. They and their strategy belong to the request.
   std::span<const std::unique_ptr<Sequence>> sequences() const { return strategy_->sequences(); }
   DecodingStrategy& strategy() { return *strategy_; }
   bool hasAdapters() const { return lora || !composition.empty(); }
 
-  // What is answered.
+  // The answer so far.
   Verdict verdict;
   Answer& answerOf(const Sequence& sequence) { return answers_[static_cast<size_t>(sequence.index)]; }
   // Makes the answer of sequence `index` a copy of the parent's. If it throws, nothing has changed.

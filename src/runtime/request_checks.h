@@ -29,8 +29,9 @@ struct RequestLimits {
 // Does not check token ids, see unknownTokenRefusal().
 std::optional<Error> refusalOf(const executor::Request& request, const RequestLimits& limits);
 
-// Same for the token ids in the request. Prompt tokens must be in [0, input_vocab_size), tokens that refer to logits in
-// [0, vocab_size). An embeddingBias has vocab_size values, or model_vocab_size without the tokens an adapter adds.
+// Returns why the token ids in the request are refused; nullopt if they are not. Prompt tokens must be in [0,
+// input_vocab_size), tokens that refer to logits in [0, vocab_size). An embeddingBias has vocab_size values, or
+// model_vocab_size without the tokens an adapter adds.
 std::optional<Error> unknownTokenRefusal(const executor::Request& request, int32_t vocab_size, int32_t input_vocab_size,
                                          int32_t model_vocab_size);
 

@@ -40,7 +40,7 @@ class ResponseQueue {
   std::vector<executor::Response> awaitAny(const Timeout& timeout);
   // Returns one error response at once if `id` was never opened or its last response was taken.
   std::vector<executor::Response> awaitOne(executor::IdType id, const Timeout& timeout);
-  // One list per id, in the order of ids. The timeout is for the whole call.
+  // Returns one list of responses per id, in the order of ids. The timeout is for the whole call.
   std::vector<std::vector<executor::Response>> awaitEach(const std::vector<executor::IdType>& ids,
                                                          const Timeout& timeout);
   executor::SizeType32 numReady(const std::optional<executor::IdType>& id) const;

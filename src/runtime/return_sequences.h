@@ -12,8 +12,8 @@ inline constexpr int32_t kMostReturnSequences = 1024;
 
 // Number of sequences of a request; 1 if it asks for beams or for more than kMostReturnSequences.
 int32_t numSequences(const executor::Request& request);
-// What the answer of sequence `index` holds. Only sequence 0 returns outputs about the prompt (context logits, prompt
-// log probabilities).
+// Returns the outputs that the answer of sequence `index` has. Only sequence 0 returns outputs about the prompt
+// (context logits, prompt log probabilities).
 executor::OutputConfig outputOfSequence(const executor::Request& request, int32_t index);
 
 }  // namespace chorus

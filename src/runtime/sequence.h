@@ -1,4 +1,4 @@
-// One sequence of a request, as the network sees it: tokens, position, KV blocks and adapters.
+// A sequence of a request, as the network sees it: tokens, position, KV blocks and adapters.
 #pragma once
 
 #include <cassert>
@@ -69,18 +69,18 @@ class Sequence : public QueueEntry {
            state_ == SequenceState::kResuming;
   }
   bool generates() const { return state_ == SequenceState::kGeneration; }
-  // It neither ran before nor continues one that did.
+  // True if the sequence neither ran before nor was forked from one that did.
   bool isNew() const { return state_ == SequenceState::kArrived || state_ == SequenceState::kWaiting; }
-  // It is paused, or computes its context again after a pause.
+  // True if the sequence is paused, or computes its context again after a pause.
   bool wasPaused() const { return state_ == SequenceState::kPaused || state_ == SequenceState::kResuming; }
 
-  // It entered the queue.
+  // Call when the sequence enters the queue.
   void queue() noexcept {
     assert(!queued());
     state_ = state_ == SequenceState::kArrived ? SequenceState::kWaiting : SequenceState::kPaused;
   }
-  // It runs in `slot` of the block tables from step `step` on. The first `cached_tokens` tokens are in the cache, and
-  // the slot holds `blocks` blocks.
+  // Call when the sequence starts or resumes: from step `step` on it runs in `slot` of the block tables. Its first
+  // `cached_tokens` tokens are in the cache, and the slot holds `blocks` blocks.
   void start(int32_t slot, int32_t cached_tokens, int32_t blocks, uint64_t step) noexcept {
     assert(state_ == SequenceState::kWaiting || state_ == SequenceState::kPaused);
     state_ = state_ == SequenceState::kWaiting ? SequenceState::kContext : SequenceState::kResuming;
@@ -89,12 +89,12 @@ class Sequence : public QueueEntry {
     blocks_held_ = blocks;
     started_at_ = step;
   }
-  // Its context is complete: from now on each step yields new tokens.
+  // Call when the context is complete: each further step yields new tokens.
   void generate() noexcept {
     assert(runs());
     state_ = SequenceState::kGeneration;
   }
-  // It drops slot, blocks and all that was computed, and keeps its tokens.
+  // Call when the sequence is paused: it has no slot and no blocks, nothing computed is kept, but its tokens are.
   void pause() noexcept {
     assert(runs());
     state_ = SequenceState::kPaused;
@@ -114,7 +114,7 @@ class Sequence : public QueueEntry {
   uint64_t cache_namespace = 0;  // of its blocks in the prefix cache; 0: none assigned
   uint64_t cache_scope = 0;      // eviction scope of its blocks; 0: none assigned
 
-  // What changes its logits between the network and the sampler.
+  // Changes the sequence's logits between the network and the sampler.
   PostProcessing post_processing;
 
  private:

@@ -12,7 +12,7 @@ namespace chorus {
 
 enum class LogitsWanted { kNone, kLastRow, kAllRows };
 
-// One sequence of the step, in packed order. Does not own what it refers to, which must live until the step is done.
+// A sequence of the step, in packed order. The objects that it refers to must live until the step is done.
 struct StepSequence {
   std::span<const int32_t> tokens;  // tokens of this step, at least one
   int32_t first_position = 0;       // position of tokens[0] in the sequence

@@ -40,7 +40,7 @@ class StepLoop {
   void begin(Clock::time_point now);
   void run();
   void failRunning(const std::exception& error) noexcept;
-  // What the strategies changed in the last run().
+  // The changes that the strategies made in the last run().
   const SequenceChanges& changes() const { return changes_; }
 
   std::span<Sequence* const> running() const { return running_; }

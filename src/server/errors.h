@@ -46,7 +46,7 @@ class ApiError : public std::exception {
   static ApiError adapterCacheFull(std::string_view model);
   // The model's adapters do not fit into the adapter cache even alone: status 400.
   static ApiError adapterTooLarge(std::string_view model);
-  // What the request uses has changed in the meantime: status 409, worth retrying at once.
+  // Status 409: something that the request uses changed while it was handled. A retry may succeed at once.
   static ApiError conflict(std::string message);
   // The memory for a request or its answer is not granted: status 429 if the client holds too much of it, 503 if all
   // clients together do.

@@ -181,7 +181,8 @@ std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const Ht
 
 void serve(const ServeOptions& options) {
   ShutdownSignal signal;
-  // Both signals would kill the process. When they are ignored, the call fails instead, and its error is handled there.
+  // Both signals would kill the process. If they are ignored, the system call fails instead, and its caller handles the
+  // error.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 

@@ -12,7 +12,7 @@
 
 namespace chorus::server {
 
-// Its calls do nothing if no service manager listens. Not thread-safe.
+// All functions do nothing if no service manager listens. Not thread-safe.
 class ServiceManager {
  public:
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. A socket is a path, or a name in Linux' abstract namespace if

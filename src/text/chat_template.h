@@ -41,7 +41,7 @@ class ChatTemplate {
   // meter and throws what the meter throws.
   static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source,
                                                      WorkMeter& meter);
-  // Without a limit on the work: for trusted templates only.
+  // Overload without a limit on the work, for trusted templates only.
   static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source);
   ~ChatTemplate();
 

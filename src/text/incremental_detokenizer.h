@@ -18,8 +18,7 @@ class IncrementalDetokenizer {
 
   // Returns the text that this id completes; often empty.
   std::string feed(int32_t id);
-  // To be called after the last id: returns the text that was held back, with U+FFFD for bytes of incomplete
-  // characters.
+  // Call after the last id: returns the text that was held back, with U+FFFD for bytes of incomplete characters.
   std::string flush();
 
  private:

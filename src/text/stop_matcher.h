@@ -19,7 +19,7 @@ class StopMatcher {
   // Returns the text that can be sent now; always empty after a stop string. Time is proportional to bytes of text
   // times number of stop strings, whatever their lengths.
   std::string feed(std::string_view text);
-  // To be called after the last piece: returns the text that was held back.
+  // Call after the last piece: returns the text that was held back.
   std::string flush();
 
   bool stopped() const { return !matched_.empty(); }

@@ -56,7 +56,7 @@ class TextCodec {
   // text has more tokens than the limits allow, before it reads the rest of the text.
   virtual std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                                       const EncodeLimits& limits = {}) const = 0;
-  // Without a limit, for trusted text.
+  // Overload without a limit, for trusted text only.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const {
     WorkMeter meter;
     return encode(text, add_special_tokens, meter);

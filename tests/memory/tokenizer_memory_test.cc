@@ -91,7 +91,7 @@ TEST(TokenizerMemory, RegularExpressionsAreBounded) {
   }
 }
 
-// Other limits are planned with this estimate.
+// The server plans the memory for tokenizers with memoryBytes(), so it must not be too low.
 TEST(TokenizerMemory, TheEstimateIsHonest) {
   for (const char* name : {"gpt2", "llama2", "unigram", "bert"}) {
     const Json document = readJsonFile(kGoldens + name + ".json");

@@ -1,4 +1,4 @@
-// One value per ROUGE score over all texts of an evaluation.
+// Summarises the ROUGE scores of all texts of an evaluation: one value for each kind of score.
 #pragma once
 
 #include <span>

@@ -27,8 +27,8 @@ struct Summaries {
 // Throws Error that names the article if a request fails.
 Summaries summarizeWithEngine(const SummarizeArgs& args, const std::vector<std::string>& prompts, bool as_chat,
                               const TextCodec& codec);
-// The same by transformers' generate() in a Python process (hugging_face.py), with adapters by PEFT. Throws Error if it
-// cannot run, or if an adapter is not in PEFT's form.
+// Summarises with transformers' generate() in a Python process (hugging_face.py), with adapters by PEFT. Throws Error
+// if it cannot run, or if an adapter is not in PEFT's form.
 Summaries summarizeWithTransformers(const SummarizeArgs& args, const std::vector<std::string>& prompts, bool as_chat,
                                     const TextCodec& codec);
 

@@ -11,7 +11,7 @@
 
 namespace chorus {
 
-// One value of --eval_task: where its texts and references are, and how they are used.
+// A value of --eval_task: where the texts and references of the task are, and how they are used.
 struct EvaluationTask {
   std::string_view name;              // --eval_task
   std::string_view input, reference;  // the columns of the data file

@@ -1,4 +1,4 @@
-// What `chorus summarize` prints about a model: the lines of TensorRT-LLM's summarize.py.
+// The report that `chorus summarize` prints about a model: the lines of TensorRT-LLM's summarize.py.
 #pragma once
 
 #include <string>

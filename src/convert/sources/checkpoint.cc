@@ -52,7 +52,7 @@ std::vector<fs::path> checkpointFiles(const fs::path& dir) {
   return files;
 }
 
-// One tensor of the model while it is put together from the ranks' tensors.
+// A tensor of the model while it is put together from the ranks' tensors.
 struct Joined {
   SourceTensor tensor;
   std::string file;

@@ -16,7 +16,7 @@ bool endsWithName(std::string_view name, std::string_view end) {
   return name.size() == end.size() || name[name.size() - end.size() - 1] == '.';
 }
 
-// What the names of a decoder layer's tensors have in common, up to and including the layer's id.
+// Returns the common prefix of the names of a decoder layer's tensors, up to and including the layer's id.
 std::string layerPrefix(std::span<const ExpectedTensor> expected, int32_t layer) {
   std::optional<std::string> common;
   for (const ExpectedTensor& tensor : expected) {

@@ -16,7 +16,7 @@ struct JaxArray {
   std::string name;  // the path in the tree of parameters, joined by '/'
   std::vector<int64_t> shape;
   bool fortran_order = false;  // the first index varies fastest
-  // Its elements one after the other, each part of shape [elements]. Only arrays in row-major order have several.
+  // The array's elements, in consecutive parts of shape [elements]. Only arrays in row-major order have several.
   std::vector<TensorView> parts;
   std::string file;  // for errors
 };

@@ -93,7 +93,7 @@ class Assembler {
     return static_cast<size_t>(pp) * static_cast<size_t>(tp_) + static_cast<size_t>(tp);
   }
 
-  // The name in a rank's checkpoint of the first of these tensors that is there; null: none is.
+  // Returns the name, in a rank's checkpoint, of the first tensor of `names` that is there; null if none is.
   const std::string* find(int32_t pp, int32_t tp, Names names, std::string_view prefix = {}) const {
     const auto& known = names_[index(pp, tp)];
     for (const std::string_view name : names) {
@@ -111,7 +111,7 @@ class Assembler {
     used_.insert(name);
     return *shard(pp, tp).find(*name);
   }
-  // The same, of the expected shape.
+  // Overload that also requires `shape`.
   const TensorView& stored(int32_t pp, int32_t tp, Names names, std::string_view prefix,
                            const std::vector<int64_t>& shape) {
     const TensorView& view = stored(pp, tp, names, prefix);
@@ -132,7 +132,8 @@ class Assembler {
   }
 
   // In the functions below, cols 0 means that the tensor is a vector.
-  // A tensor that all tensor-parallel ranks have whole.
+  //
+  // Adds a tensor that all tensor-parallel ranks have whole.
   void whole(std::string name, int32_t pp, Names names, std::vector<int64_t> shape, std::string_view prefix = {}) {
     const TensorView& view = stored(pp, 0, names, prefix, shape);
     for (int32_t tp = 1; tp < tp_; ++tp) stored(pp, tp, names, prefix, shape);
@@ -141,7 +142,7 @@ class Assembler {
     add(std::move(name), std::move(tensor), pp);
   }
 
-  // Ranks have consecutive rows; only the first `taken` of `rows` are taken.
+  // Adds a tensor of which each rank has consecutive rows. Only the first `taken` of `rows` rows are taken.
   void byRows(std::string name, int32_t pp, Names names, int64_t rows, int64_t cols, int64_t taken,
               std::string_view prefix = {}) {
     const int64_t each = rows / tp_;

@@ -35,8 +35,8 @@ std::span<const SourceReader> sourceReaders();
 // The reader that recognises the path; nullptr if none does.
 const SourceReader* findSourceReader(const std::filesystem::path& path);
 
-// The same for a path that must hold a model. Throws Error: kNotFound if the path does not exist or holds nothing
-// known; kUnsupported, with the name of what it holds and what to do, if that is known but cannot be converted.
+// Returns the reader of a path that must hold a model. Throws Error: kNotFound if the path does not exist or holds
+// nothing known; kUnsupported, with the name of what it holds and what to do, if that is known but cannot be converted.
 const SourceReader& sourceReaderOf(const std::filesystem::path& path);
 
 // SourceReader::open with the reader of the path. Throws the Errors of both.

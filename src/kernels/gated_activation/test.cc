@@ -104,7 +104,7 @@ TEST_P(GatedActivationTest, SwappedHalvesGiveTheSameBits) {
     backend.gatedActivation(
         {.fc_gate = kernel_test::view(in, rows, 2 * cols), .bias = added, .out = kernel_test::view(out, rows, cols)},
         *context, {});
-    // In place, as a mixture of experts uses it.
+    // Computes it in place, as a mixture of experts does.
     auto work = swapped;
     const Matrix all = kernel_test::view(work, rows, 2 * cols);
     backend.gatedActivation({.fc_gate = all,

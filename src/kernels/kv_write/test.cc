@@ -184,7 +184,7 @@ TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
   }
 }
 
-// With row_squares, it has the bits of rms_norm over all queries and over all keys of a row. The test simulates a
+// With row_squares, the op has the bits of rms_norm over all queries and over all keys of a row. The test simulates a
 // second rank with equal sums: sums and counts are doubled, and this rank's weights begin at an offset.
 TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
   Backend& backend = newBackend(2);

@@ -98,7 +98,7 @@ void sortPairs(const MoeArgs& args, std::span<const MoeGroup> groups, MoePlan& p
   }
 }
 
-// One group of gathered rows for each key that has some.
+// Makes a group for each key that has gathered rows.
 void groupPairs(const MoeArgs& args, std::span<const MoeGroup> groups, MoePlan& plan) {
   const size_t keys_of_expert = groups.size() + 1;
   const auto has_rows = [&](size_t key) { return plan.begin[key] < plan.begin[key + 1]; };

@@ -39,7 +39,7 @@ struct Experts {
   AlignedBuffer buffer;
 };
 
-// One LoRA term for each of some experts.
+// LoRA terms for the experts in `of`, one for each.
 struct Terms {
   Terms(Values& values, const Experts& linear, int64_t rank, std::initializer_list<int64_t> of) {
     begin.assign(1, 0);
@@ -157,7 +157,7 @@ struct Mixture {
   std::vector<MoeGroup> groups;
 };
 
-// What a product's inputs are rounded to, relative to them.
+// Relative rounding error of a product's inputs.
 double inputError(const Variant& variant, DType weights) {
   return linearInputType(variant.isa, weights) == DType::kBFloat16 ? std::ldexp(1.0, -8) : 0.0;
 }

@@ -75,7 +75,7 @@ struct TestModel {
 
   static constexpr int64_t kExperts = 2, kExpertSize = 3;
 
-  // The same model with two experts of size 3 in layer 1, instead of its MLP.
+  // Returns this model with two experts of size 3 in layer 1 instead of its MLP.
   TestModel withExperts() {
     using Axis = ShardRule::Axis;
     const SourceRows activated = {.total = 2 * kExpertSize, .begin = 0},

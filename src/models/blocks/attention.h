@@ -8,7 +8,7 @@
 
 namespace chorus {
 
-// What attention needs of positions, in device memory.
+// The values by which attention encodes positions, in device memory.
 struct PositionTables {
   RopeTable rope;                       // of AttentionSpec::rope
   const float* query_scales = nullptr;  // of AttentionSpec::query_scaling, by position; null: none

@@ -26,7 +26,7 @@ Matrix computeLogits(const LayerContext& context, const VocabularyShape& vocabul
   const Matrix part = ranks == nullptr ? logits : context.activations.logitsPart(normed.rows, share + added);
   context.linear(LinearId::kHead, normed, part, first);
   if (const float* bias = context.weights[LinearId::kHead].bias) {
-    // Without y, this op only adds. Tokens that adapters add have no bias of the base.
+    // rms_norm without an output y only adds the bias to the logits. Tokens that adapters add have no bias.
     context.backend.rmsNorm({.residual = columnsOf(part, 0, share), .bias = bias}, context.step, context.stream);
   }
   if (ranks == nullptr) return logits;

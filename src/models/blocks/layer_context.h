@@ -1,4 +1,4 @@
-// What a block of the network reads and writes in one step, on one rank.
+// The data that a block of the network reads and writes in one step on one rank.
 #pragma once
 
 #include "kernels/backend.h"

@@ -99,7 +99,7 @@ void ResidualStream::normaliseSum(const LayerContext& context, LinearId last, fl
 
 void ResidualStream::addParallel(const LayerContext& context, LinearId last, const ConstMatrix& other,
                                  LinearId last_of_other, float scale) {
-  // One rank adds the other block's bias before the ranks are summed up, so that one bias is left for the sum.
+  // Rank 0 alone adds the other block's bias before the ranks are summed up, so that the sum has it once.
   const bool adds_bias = context.links.tensor == nullptr || context.links.tensor->rank() == 0;
   const float* bias = adds_bias ? context.weights[last_of_other].bias : nullptr;
   apply(context, {.delta = other, .bias = bias}, {}, delta_, {});

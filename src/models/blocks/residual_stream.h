@@ -17,7 +17,7 @@ std::vector<SlotNeed> normNeeds(const NormSpec& norm, NormId id, int64_t size);
 // the norm.
 class ResidualStream {
  public:
-  // What is still to be added to the residual: scale * (delta + bias).
+  // A block's output that is not yet added to the residual: scale * (delta + bias).
   struct Addition {
     ConstMatrix delta;            // without data: nothing is to be added
     const float* bias = nullptr;  // [hidden], or null

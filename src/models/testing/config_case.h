@@ -30,7 +30,7 @@ class ConfigCase {
   std::string refusal(const Json& changes) const {
     return errorOf([&] { read(changes); });
   }
-  // What read() logs.
+  // The warnings that read() logs.
   std::string warnings(const Json& changes = Json::object()) const {
     std::ostringstream out;
     const auto before = spdlog::default_logger();

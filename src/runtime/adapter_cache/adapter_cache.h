@@ -1,5 +1,5 @@
-// Which adapters are resident: a host level of loaded adapters and a device level of those that steps can use. Pure
-// bookkeeping.
+// Keeps account of which adapters are in memory: a host level of loaded adapters and a device level of those that steps
+// can use. Pure bookkeeping.
 //
 // The device level is a subset of the host level: an adapter that leaves the host leaves the device with it. On the CPU
 // a device entry is a counted reference to the host's weights and takes no memory of its own.

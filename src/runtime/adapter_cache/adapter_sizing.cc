@@ -20,8 +20,8 @@ bool allowed(const BuildConfig& build, const LoraTarget& target) {
   return name && std::find(names.begin(), names.end(), *name) != names.end();
 }
 
-// Of the LoRA targets of one linear weight, those that one adapter can have together and that take the most elements:
-// either the targets of its parts, or one target for the whole.
+// Returns the largest set of LoRA targets of one linear weight that an adapter can have at the same time: either the
+// targets of the weight's parts, or one target for the whole.
 std::vector<LoraTarget> largestTargets(const BuildConfig& build, const WeightRow& row) {
   std::vector<LoraTarget> parts, whole;
   for (const LoraTarget& target : row.lora_targets) {

@@ -1,4 +1,4 @@
-// From a PeftCacheConfig to the capacities of an engine's adapter cache levels.
+// Computes the capacities of an engine's adapter cache levels from a PeftCacheConfig.
 #pragma once
 
 #include "chorus/executor.h"
@@ -45,7 +45,7 @@ class AdapterSizing {
 // level, so its default capacity is the host level's. Throws Error if a setting is out of range, or if a level cannot
 // hold one adapter of rank maxAdapterSize (at most the engine's max_lora_rank) on every allowed module.
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const Engine& engine, int64_t free_bytes);
-// The same for an engine that is not built yet.
+// Overload for an engine that is not built yet.
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const ModelConfig& model,
                                 const BuildConfig& build, int64_t free_bytes);
 

@@ -1,4 +1,4 @@
-// Where an adapter's weights are loaded from: files (lora/adapter_files.h), or the tensors of a request.
+// The place from which an adapter's weights are loaded: files (lora/adapter_files.h), or the tensors of a request.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ namespace chorus {
 // is not the known one, before that content is used. An Error that it throws refuses the content.
 using OnAdapterContent = std::function<void(const std::string& content_hash)>;
 
-// What the first load found in a directory of which only the headers were read at registration. Thread-safe.
+// The content that the first load found in a directory, of which registration read only the headers. Thread-safe.
 class LearnedContent {
  public:
   struct Content {

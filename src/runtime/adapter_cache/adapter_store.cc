@@ -93,7 +93,7 @@ AdapterLease AdapterStore::lease(const executor::LoraConfig& config, std::shared
   const uint64_t task_id = config.getTaskId();
   if (source != nullptr) {
     const Task& task = tasks_[task_id];
-    // The same weights sent again are the same adapter.
+    // If a request sends the weights that the task already has, the task keeps its adapter.
     if (!task.known || task.content_hash != source->content_hash)
       renew(task_id, source);
     else

@@ -30,7 +30,8 @@ struct SampledSequence {
   std::span<const SampleOutput> outputs;
 };
 
-// Which sequences an advance() changed. The executor acts on this list; the vectors are reused from step to step.
+// Lists the sequences that a call of advance() changed. The executor acts on this list; the vectors are reused from
+// step to step.
 struct SequenceChanges {
   std::vector<Sequence*> advanced;  // got tokens; the answer says whether they are complete
   std::vector<Sequence*> forked;    // made by fork(); they wait for a slot, and then continue
@@ -85,7 +86,7 @@ class DecodingStrategy {
   std::vector<std::unique_ptr<Sequence>> sequences_;
 };
 
-// What a strategy is made from.
+// The arguments from which a strategy is made.
 struct StrategyInput {
   Request& owner;
   const executor::Request& asked;

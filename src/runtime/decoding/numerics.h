@@ -1,4 +1,4 @@
-// What the passes over logits and the sampler's hashes share.
+// Numeric helpers that the passes over logits and the sampler's hashes share.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,7 @@ double uniformAt(uint64_t seed, uint64_t position) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-// One thread's buffers.
+// Buffers of one thread.
 struct Sampler::Scratch {
   std::vector<float> edited;      // the row with its edits and mask
   size_t blocks = 0;              // in the row

@@ -1,4 +1,4 @@
-// From a row of logits to the next token.
+// Chooses the next token from a row of logits.
 //
 // A row without rules is read once for the likeliest token. The order is TensorRT-LLM's, see chorus/sampling_config.h:
 // bias, temperature, penalties and bans (LogitRules), then the token mask, min-p, top-k, top-p (CandidateFilter), then

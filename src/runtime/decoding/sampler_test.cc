@@ -223,7 +223,7 @@ TEST(Sampler, AMaskLeavesTheAllowedTokens) {
     const std::vector<int32_t> banned = {pick(0, 1), pick(0, static_cast<int>(vocab) - 1)};
     for (const int32_t token : banned) plain.bad_words.push_back({token});
     const LogitRules rules = banning(banned);
-    // One allowed token in 1 to 40; sometimes the mask has fewer words than the vocabulary needs.
+    // The mask allows one token in `rare` on average; sometimes it has fewer words than the vocabulary needs.
     const int rare = pick(1, 40);
     std::vector<uint64_t> words(static_cast<size_t>(pick(1, static_cast<int>((vocab + 63) / 64))), 0);
     plain.bias.assign(vocab, -kInfinity);

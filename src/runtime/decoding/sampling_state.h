@@ -20,7 +20,7 @@ class SamplingState {
     params_.seed += seed_offset;
   }
 
-  // For the next token: top_p is the value after decay.
+  // The parameters for the next token: top_p is the value after decay.
   const SamplingParams& params() const { return params_; }
   const LogitRules& rules() const { return rules_; }
 

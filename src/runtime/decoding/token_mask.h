@@ -1,4 +1,4 @@
-// Which tokens may come next in a sequence. A grammar computes this set while the network runs.
+// A token mask: the set of tokens that may come next in a sequence. A grammar computes this set while the network runs.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@
 
 namespace chorus {
 
-// What the prefix cache holds of a sequence.
+// The part of a sequence that is in the prefix cache.
 struct PrefixMatch {
   int32_t blocks = 0;       // length of the prefix that can be reused, in blocks of tokens
   int32_t held = 0;         // its KV blocks in groups without a window
@@ -82,7 +82,7 @@ class BlockManager {
   // Sets the eviction scope of the slot's sequence; 0 until set. The caller keeps its reference to a scope other than 0
   // until it has released the slot.
   void occupy(int32_t slot, uint64_t scope) noexcept { scopes_[static_cast<size_t>(slot)] = scope; }
-  // In seconds, ascending. EvictionOrder finds unused scopes by it.
+  // Sets the time in seconds, which must never decrease. EvictionOrder finds unused scopes by it.
   void setTime(int64_t now) { cached_.setTime(now); }
   int32_t cachedOf(uint64_t scope) const { return cached_.sizeOf(scope); }
 
@@ -138,7 +138,7 @@ class BlockManager {
   int32_t usedAlone(int32_t slot) const;
 
  private:
-  // One group's table of a slot: entries [first, length) of a row of ids reference blocks.
+  // The block table of one group in a slot: entries [first, length) of a row of ids reference blocks.
   struct Table {
     int32_t first = 0;
     int32_t length = 0;

@@ -138,7 +138,7 @@ class Forest {
   void begin(int32_t slot, PlainSequence& s) {
     s.used = true;
     if (!commits_) return;
-    // It takes the blocks of some other sequence from the cache.
+    // The new sequence begins with the tokens of another one, and reuses the blocks of these tokens.
     std::vector<int32_t> prompt = sequences_[static_cast<size_t>(pick(kSlots))].tokens;
     const PrefixMatch match = manager_.match(kNamespace, prompt, static_cast<int32_t>(prompt.size()));
     manager_.reuse(slot, kNamespace, prompt, match.blocks);

@@ -123,7 +123,7 @@ struct PlainPool {
     }
     return oldest;
   }
-  // Of the blocks that directly follow the prefix, the one that was inserted last; null if there is none.
+  // Returns the block that was inserted last among those that directly follow the prefix; null if there is none.
   Content* followerOf(const Prefix& prefix) {
     Content* follower = nullptr;
     for (auto& [other, content] : contents) {

@@ -31,7 +31,7 @@ class EvictionOrder {
 
   // Must be called before any other function names the scope. Numbers are indices of a vector, so they should be small.
   void prepare(uint64_t scope);
-  // In seconds, ascending; 0 until set.
+  // Sets the time in seconds, which must never decrease. It is 0 until it is set.
   void setTime(int64_t now) { now_ = now; }
 
   int32_t size() const { return size_; }

@@ -10,7 +10,7 @@ namespace chorus {
 
 struct KvDemand {
   int32_t tokens_per_block = 1;
-  // By KV group (models/kv_groups.h): a query reads this many positions, its own included; 0: all.
+  // One number for each KV group (models/kv_groups.h): how many positions a query reads, its own included; 0: all.
   std::vector<int32_t> windows = {0};
 
   int32_t numGroups() const { return static_cast<int32_t>(windows.size()); }

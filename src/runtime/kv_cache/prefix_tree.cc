@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// One step of splitmix64: every input bit affects every output bit.
+// The mixing function of splitmix64: every input bit affects every output bit.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

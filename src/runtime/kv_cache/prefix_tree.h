@@ -30,7 +30,7 @@ class PrefixTree {
   void erase(int32_t node);
 
   int32_t parent(int32_t node) const { return at(node).parent; }
-  // One of the node's children; kNone if it has none.
+  // Returns one of the node's children; kNone if it has none.
   int32_t someChild(int32_t node) const { return at(node).first_child; }
   uint64_t namespaceOf(int32_t node) const { return at(node).cache_namespace; }
   // A hash of the content: equal contents have equal hashes, different contents may collide.

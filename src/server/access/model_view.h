@@ -26,7 +26,7 @@ class ModelView {
     std::erase_if(models, [this](const auto& model) { return !sees(*model); });
     return models;
   }
-  // Its name is no secret: it is the `root` of every adapter.
+  // The base model is visible to every key, because its name is the `root` of every adapter.
   const ServedModel& base() const { return models_.base(); }
 
  private:

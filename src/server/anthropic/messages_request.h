@@ -11,7 +11,7 @@ namespace chorus::server {
 // assistant's, the answer continues it. Both throw ApiError with status 400 that names the field, and what
 // parseRequestJson throws.
 ChatRequest parseMessagesRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory);
-// For count_tokens: of the options, only the model and the adapters are read.
+// Parses a count_tokens request. Of the options, only the model and the adapters are read.
 ChatRequest parseCountTokensRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory);
 
 }  // namespace chorus::server

@@ -27,7 +27,7 @@ struct SizedBudgets {
   MemoryBudget small, large;
 };
 
-// One client, identified by its name (client_address.h). Thread-safe.
+// A client of the server, identified by its name (client_address.h). Thread-safe.
 class Client {
  public:
   Client(std::string name, size_t bytes, std::shared_ptr<SizedBudgets> server);

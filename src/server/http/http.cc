@@ -73,7 +73,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::condition_variable closed_;
   std::list<Entry> open_;
   asio::io_context io_;
-  // Both run on one strand. Once the I/O threads run, nothing outside that strand touches them.
+  // The handlers of acceptor_ and retry_timer_ run on one strand. While the I/O threads run, only this strand uses
+  // them.
   Tcp::acceptor acceptor_;
   asio::steady_timer retry_timer_;
   HttpConnectionContext context_;

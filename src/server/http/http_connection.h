@@ -1,4 +1,4 @@
-// One TCP connection of the HTTP server. Only sources of this folder that need Boost include this.
+// A TCP connection of the HTTP server. Only sources of this folder that need Boost include this.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What an HTTP server counts, for monitoring.
+// Counters of an HTTP server, for monitoring.
 #pragma once
 
 #include <atomic>

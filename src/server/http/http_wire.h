@@ -16,13 +16,13 @@ inline constexpr int64_t kLengthUntilClose = -2;  // for HTTP/1.0
 std::string responseHead(int status, std::string_view content_type, int64_t content_length, bool keepAlive,
                          std::string_view requestId, const HttpHeaders& headers);
 
-// One chunk of a chunked body; bytes must not be empty, since an empty chunk ends the body.
+// Appends one chunk of a chunked body. bytes must not be empty, because an empty chunk ends the body.
 void appendChunk(std::string& out, std::string_view bytes);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// One server-sent event: "data: PAYLOAD\n\n", one data line per line of the payload.
+// Returns a server-sent event: "data: PAYLOAD\n\n", with one data line per line of the payload.
 std::string sseEvent(std::string_view payload);
-// The same with a name: "event: NAME\n" comes first.
+// Overload for an event with a name: "event: NAME\n" comes first.
 std::string sseEvent(std::string_view name, std::string_view payload);
 
 // Returns `prefix` followed by 32 random hexadecimal digits. Thread-safe.

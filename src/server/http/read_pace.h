@@ -7,7 +7,7 @@
 
 namespace chorus::server {
 
-// One measurement lasts from begin(), when bytes begin to wait for the client, until none wait.
+// A measurement lasts from begin(), when bytes begin to wait for the client, until none wait.
 class ReadPace {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;

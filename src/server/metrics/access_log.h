@@ -1,4 +1,4 @@
-// One line per HTTP request.
+// The access log: one line per HTTP request.
 #pragma once
 
 #include <cstdint>

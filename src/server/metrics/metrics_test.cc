@@ -1,4 +1,4 @@
-// What the metrics count after exact requests, over a fake engine.
+// Tests what the metrics count after known requests to a fake engine.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 

@@ -29,7 +29,7 @@ inline constexpr double kRequestBounds[] = {0.3,  0.5,  0.8,  1.0,  1.5,   2.0, 
 inline constexpr double kLengthBounds[] = {1,   2,    5,    10,   20,    50,    100,   200,
                                            500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 
-// Of one model name.
+// Counters of the requests for one model name.
 struct ModelCounters {
   std::array<std::atomic<uint64_t>, kOutcomes.size()> choices{};  // by Outcome
   std::atomic<uint64_t> prompt_tokens{0}, generation_tokens{0};

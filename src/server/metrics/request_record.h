@@ -1,4 +1,4 @@
-// What is known of one HTTP request, for metrics and the access log. Routes begins a record, the generation and the
+// A record of one HTTP request, for metrics and the access log. Routes begins a record, the generation and the
 // exchange add to it. Each part is counted before the client can see the answer, so that a client that reads the
 // metrics next finds its request there.
 #pragma once

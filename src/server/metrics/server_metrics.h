@@ -34,7 +34,7 @@ class ServerMetrics {
   std::shared_ptr<ModelCounters> countersOf(const ServedModel& model, const ModelCatalog& models);
   // Counts an answered request and writes its access line.
   void countAnswer(const AccessLine& line);
-  // The same for a request that no route got.
+  // Counts the answer to a request that reached no route.
   void countUnrouted(const UnroutedAnswer& answer);
 
   // context: null while the model loads; the metrics of the engine are left out then. Ends the series of removed

@@ -73,7 +73,7 @@ class AdapterRoots {
   Location load(const std::string& name, Location location);
   // Undoes load(). Names that were not loaded are ignored.
   void unload(const std::string& name);
-  // For error lines. name: one of names().
+  // The path of an adapter's directory, for error lines. name: one of names().
   std::filesystem::path pathOf(const std::string& name) const;
   // The paths of all places, for log lines.
   std::string text() const;

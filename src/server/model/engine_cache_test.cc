@@ -89,7 +89,7 @@ TEST_F(EngineCacheTest, ANewProgramVersionReusesAnEngineOfTheSamePackingVersion)
 }
 
 TEST_F(EngineCacheTest, ContentOfEqualSizeAndTimeIsNoticed) {
-  // Only files that have not changed for 2 s are remembered, so wait until these have not.
+  // The cache remembers the hash of a file only if the file has not changed for 2 s.
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   const std::string first = key();
   struct stat before{};

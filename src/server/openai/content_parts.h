@@ -10,7 +10,7 @@
 
 namespace chorus::server {
 
-// Which parts a content may have.
+// The kinds of parts that a message's content may have.
 struct PartRules {
   FieldOwner owner;                         // of a part's fields
   std::span<const std::string_view> types;  // A part of the type "refusal" has its text in a member of that name.

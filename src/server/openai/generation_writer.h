@@ -41,7 +41,7 @@ class GenerationWriter : public AnswerWriter {
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
-  // One choice of a whole answer.
+  // A choice of an answer that is not streamed.
   struct Whole {
     GenerationDelta everything;  // without log probabilities
     JoinedArrays log_probs;

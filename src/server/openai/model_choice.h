@@ -10,7 +10,7 @@
 
 namespace chorus::server {
 
-// One entry of a request's "adapters": a member of a composition.
+// An entry of a request's "adapters": an adapter of the composition and its weight.
 struct AdapterTerm {
   std::string name;
   float weight = 1.0f;

@@ -92,7 +92,7 @@ CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter
   }
   request.prompts = parsePrompts(fields, std::move(prompt));
   request.echo = fields.boolean("echo").value_or(false);
-  // With 0 tokens, only an echo leaves something to answer.
+  // max_tokens may be 0 only together with echo: otherwise the answer would be empty.
   parseMaxTokens(fields, "max_tokens", request.echo ? 0 : 1, request.options);
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   if (const auto alternatives = fields.integer("logprobs", 0, 5)) {

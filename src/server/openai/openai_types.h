@@ -49,8 +49,8 @@ struct CompletionRequest {
 
 struct ChatRequest {
   GenerationOptions options;
-  // As normalizeMessages() returns them: an array of objects with a role. content is a string or null, or absent as in
-  // the request.
+  // The array that normalizeMessages() returns: objects with a role. content is a string or null, or absent as in the
+  // request.
   OrderedJson messages;
   std::string messages_field = "messages";  // name of their field in the request, for errors
   ChatRendering rendering;
@@ -66,7 +66,7 @@ inline constexpr int32_t kDefaultMaxChoices = 16;
 CompletionRequest parseCompletionRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory,
                                          int32_t max_choices);
 ChatRequest parseChatRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory, int32_t max_choices);
-// Without a limit of work, and without a charge.
+// Overloads without a limit of work and without a charge.
 CompletionRequest parseCompletionRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
 ChatRequest parseChatRequest(std::string_view body, int32_t max_choices = kDefaultMaxChoices);
 

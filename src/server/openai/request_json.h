@@ -17,7 +17,7 @@ namespace chorus::server {
 // and the memory of the result: estimateJsonMemory() of the body is added to `memory` before anything is built. Charges
 // the meter. Throws ApiError (400; 429 or 503 if the memory is not granted) and what the meter throws.
 OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientCharge& memory);
-// Without a limit of work, and without a charge.
+// Overload without a limit of work and without a charge.
 OrderedJson parseRequestJson(std::string_view body);
 
 // Upper bound in bytes on the memory of the parsed text, also while it is being parsed. Throws ApiError (400) if an

@@ -11,7 +11,7 @@ namespace chorus::server {
 
 struct ResponseRequest {
   ChatRequest chat;
-  // What the answer repeats.
+  // Fields that the answer repeats.
   std::optional<std::string> instructions;
   OrderedJson metadata = OrderedJson::object();
   std::string tool_choice = "auto";

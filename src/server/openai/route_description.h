@@ -1,4 +1,4 @@
-// What /openapi.json says of a route.
+// The description of a route in /openapi.json.
 #pragma once
 
 #include <optional>

@@ -24,7 +24,7 @@ using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
 // All routes, for /openapi.json.
 std::vector<DescribedRoute> describedRoutes();
 
-// Who may use a route, if the server has API keys.
+// The keys that may use a route, if the server has API keys.
 enum class Access {
   kOpen,       // everybody
   kInference,  // any key

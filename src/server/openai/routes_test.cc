@@ -655,7 +655,7 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
         exchange);
     while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     exchange->disconnect();
-    // This is far sooner than 200 tokens are generated, which takes a second.
+    // The requests end long before they have generated 200 tokens, which takes a second.
     while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(engine.cancelled, 6);

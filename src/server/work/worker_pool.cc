@@ -22,7 +22,7 @@ struct WorkerPool::State {
         clients(static_cast<size_t>(options.threads) + 1),
         client_limit(options.reserve ? options.threads : options.threads + 1) {}
 
-  // Which tasks a thread takes.
+  // A thread of the pool, and the largest tasks that it takes.
   struct Thread {
     size_t index = 0;
     size_t max_bytes = SIZE_MAX;

@@ -89,7 +89,7 @@ enum class StmtKind : uint8_t {
 struct Stmt;
 using Body = std::span<const Stmt>;
 
-// What an assignment writes: a name, an attribute of a namespace, or a tuple of targets.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string_view name;
   std::string_view attribute;

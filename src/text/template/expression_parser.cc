@@ -113,7 +113,7 @@ bool ExpressionParser::atOperator(Binding least, Operator& found) const {
   return search(kWords);
 }
 
-// One function handles all binary operators, so that a bracket costs few stack frames.
+// A single function handles all binary operators, so that a bracket costs few stack frames.
 const Expr* ExpressionParser::parseBinary(Binding least) {
   const Expr* left = nullptr;
   if (least <= kNotBinds && isWord("not")) {

@@ -9,7 +9,7 @@
 
 namespace chorus::tmpl {
 
-// What a search returns that finds nothing, as std::string_view::find does.
+// Returned by a search that finds nothing, like std::string_view::npos.
 inline constexpr size_t kNotFound = std::string_view::npos;
 
 // Iterates over the characters of a text.

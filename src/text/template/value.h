@@ -37,7 +37,7 @@ enum class Kind : uint8_t {
   kLoop
 };
 
-// Which message requireDefined() throws for an undefined value; x is the name.
+// Selects the message that requireDefined() throws for an undefined value; x is the name.
 enum class Hint : uint8_t {
   kName,           // 'x' is undefined
   kAttribute,      // '... object' has no attribute 'x'
@@ -221,7 +221,7 @@ class Function {
  public:
   using Call = Value (*)(Runtime&, const Function& self, CallArgs&);
 
-  // For tables of functions without captures.
+  // Constructor for tables of functions without captures.
   constexpr Function(std::string_view name, Call call) : name_(name), call_(call) {}
   // name and captures must live as long as the rendering. counter: a number that calls change; functions may share it.
   static Value make(Runtime& rt, std::string_view name, Call call, std::span<const Value> captures,

@@ -42,7 +42,7 @@ class TokenDecoder {
   bool fused_ = false;  // used while the chain is built: a stage has joined all tokens into one
 };
 
-// One run of a decoder chain. Its texts are valid UTF-8 and contain whole characters only.
+// Decodes one sequence with a chain of decoders. Its texts are valid UTF-8 and contain whole characters only.
 class DecodeStream {
  public:
   explicit DecodeStream(const TokenDecoder& decoder) : stages_(decoder.start()) {}

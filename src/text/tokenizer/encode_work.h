@@ -77,7 +77,7 @@ class ScratchText {
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   Utf8View view() const { return Utf8View(bytes_); }
-  // Both must use the same EncodeWork.
+  // The two objects must use the same EncodeWork.
   void swap(ScratchText& other) noexcept {
     bytes_.swap(other.bytes_);
     std::swap(taken_, other.taken_);

@@ -6,20 +6,21 @@
 
 namespace chorus::library {
 
-// What a BertNormalizer removes: NUL, U+FFFD, and the categories Cc, Cf and Co, except for tab, newline and return.
+// True for the characters that a BertNormalizer removes: NUL, U+FFFD, and the categories Cc, Cf and Co, except for tab,
+// newline and return.
 bool isControl(uint32_t code);
-// What a BertNormalizer that strips accents removes: the category Mn.
+// True for the characters that a BertNormalizer which strips accents removes: the category Mn.
 bool isNonspacingMark(uint32_t code);
-// What StripAccents removes: the categories M*.
+// True for the characters that StripAccents removes: the categories M*.
 bool isMark(uint32_t code);
-// The categories P*, and all of ASCII's punctuation and symbols.
+// True for the categories P*, and for all of ASCII's punctuation and symbols.
 bool isPunctuation(uint32_t code);
-// The categories N*.
+// True for the categories N*.
 bool isNumber(uint32_t code);
-// \w of the library's regular expressions that are not Oniguruma's.
+// True for the characters that match \w in the library's regular expressions, except for those of Oniguruma.
 bool isWord(uint32_t code);
 
-// What the library's normal forms leave as it is, though a newer Unicode decomposes, reorders or composes it.
+// True if the library's normal forms keep the character although a newer Unicode decomposes, reorders or composes it.
 bool isUnknownToNormalForms(uint32_t code);
 // The lower case of a character. Only U+0130 has one of two characters, for which this is the first.
 uint32_t lowercaseOf(uint32_t code);

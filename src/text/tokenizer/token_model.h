@@ -30,7 +30,7 @@ class TokenSink {
     const size_t needed = ids_.size() + more;
     if (needed > ids_.capacity()) ids_.reserve(std::max(needed, ids_.capacity() + ids_.capacity() / 2));
   }
-  // To be called after appending ids to all(). Throws TooManyTokens.
+  // Call after appending ids to all(). Throws TooManyTokens.
   void check() const {
     if (ids_.size() > limits_.max_tokens) throw TooManyTokens(limits_.max_tokens);
   }

@@ -39,7 +39,7 @@ class Tokenizer {
   // U+FFFD.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                               const EncodeLimits& limits = {}) const;
-  // Without limits: for trusted text only.
+  // Overload without limits, for trusted text only.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
   // Returns valid UTF-8. Ids without a token are skipped. Throws Error if the decoder costs too much for these tokens.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const;

@@ -62,7 +62,8 @@ void useTokenizer(const chorus::Json& document, const std::vector<std::string>& 
     const auto tokenizer = Tokenizer::fromJson(document, document, "input");
     if (tokenizer->memoryBytes() == 0) __builtin_trap();
     for (const std::string& text : texts) roundTrip(tokenizer, text);
-    // One token at a time: a decoder may make every token longer, and the text of all of them is no scratch memory.
+    // Decodes one token at a time, because a decoder may make every token longer, and the text of all of them would
+    // need much memory.
     for (const int32_t id : {-1, INT32_MIN, INT32_MAX}) tokenizer->decode({&id, 1}, true);
     for (int32_t id = 0; id <= std::min(tokenizer->vocabSize(), 1000); ++id) tokenizer->decode({&id, 1}, true);
   } catch (const Error&) {

@@ -12,7 +12,8 @@
 namespace chorus {
 namespace {
 
-// From this many code points on, a stretch ends before the next independent character and is normalized separately.
+// A stretch of text is normalized separately. It ends before the first independent character after this many code
+// points.
 constexpr size_t kStretch = 1024;
 // No character decomposes into more code points.
 constexpr size_t kMostCodes = 32;
@@ -123,7 +124,7 @@ void appendNormalForm(Utf8View text, const UnicodeForm& form, EncodeWork& work, 
     while (at < text.size()) {
       const auto character = text.characterAt(at);
       if (library::isUnknownToNormalForms(character.code)) {
-        // For the library it is a character on its own, so nothing moves or composes across it.
+        // The library treats the character as independent, so nothing is reordered or composed across it.
         stretch.flush(out);
         out.append(character.code);
         work.meter.charge(kWorkPerCharacter);

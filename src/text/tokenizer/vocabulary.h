@@ -19,7 +19,7 @@ class Vocabulary {
   // Limit on the length of a token; longer tokens are refused.
   static constexpr size_t kMaxTokenBytes = 4096;
 
-  // From the member "vocab" of a model, an object that maps tokens to ids. Ids may have gaps, at most as many as there
+  // Reads the member "vocab" of a model, an object that maps tokens to ids. Ids may have gaps, at most as many as there
   // are tokens plus 4,096. Throws Error that names source.
   static Vocabulary fromModel(const Json& model, const std::string& source);
   // The index of a token is its id. If texts are equal, tokenId() returns the last one.

@@ -46,7 +46,7 @@ class HttpClient::Impl {
   std::thread thread_;
 };
 
-// One request. All its functions run on the client's thread.
+// A request in progress. All functions run on the client's thread.
 class HttpClient::Call : public std::enable_shared_from_this<Call> {
  public:
   Call(Impl& client, http::request<http::string_body> request, std::shared_ptr<CallHandler> handler)
