@@ -4,6 +4,22 @@
 
 namespace chorus::server {
 
+void AnswerWriter::begin() {
+  if (!options().stream || std::exchange(begun_, true)) return;
+  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
+  streamBegins();
+}
+
+bool AnswerWriter::fail(const ApiError& error) {
+  if (begun_) {
+    streamFails(error);
+    setup_.exchange->endStream();
+  } else {
+    setup_.exchange->respond(error.response(form_));
+  }
+  return false;
+}
+
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
   job.record = exchange->record();

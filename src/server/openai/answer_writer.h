@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
+#include "server/errors.h"
 #include "server/http/http.h"
 #include "server/openai/generation.h"
 
@@ -20,7 +22,29 @@ class AnswerWriter : public GenerationListener {
  public:
   // Sends the head of a stream, unless it was sent. Without this call it is sent with the first piece. Does nothing for
   // a whole answer.
-  virtual void begin() = 0;
+  void begin();
+  void onError(const ApiError& error) final { fail(error); }
+
+ protected:
+  // form: of errors.
+  explicit AnswerWriter(AnswerSetup setup, ErrorForm form = {}) : setup_(std::move(setup)), form_(std::move(form)) {}
+
+  const ServedModel& model() const { return *setup_.model; }
+  const GenerationOptions& options() const { return setup_.options; }
+  const ErrorForm& errorForm() const { return form_; }
+  // Ends the answer with the error: as the response if nothing was sent yet, otherwise as the last events of the
+  // stream. Returns false, so that onDelta() can return it.
+  bool fail(const ApiError& error);
+  // Called once, after the head of a stream.
+  virtual void streamBegins() {}
+  // Sends the events that tell the client of an error. The caller ends the stream.
+  virtual void streamFails(const ApiError& error) = 0;
+
+  AnswerSetup setup_;
+
+ private:
+  ErrorForm form_;
+  bool begun_ = false;  // the head of the stream was sent
 };
 
 // Starts the job and answers the exchange through the writer. The job is cancelled if the client disconnects. Throws

@@ -48,7 +48,7 @@ std::string textWith(const OrderedJson& object, std::string_view member, std::st
 }  // namespace
 
 GenerationWriter::GenerationWriter(AnswerSetup setup, const Shape& shape)
-    : setup_(std::move(setup)),
+    : AnswerWriter(std::move(setup)),
       shape_(shape),
       id_(randomId(shape.id_prefix)),
       created_(std::time(nullptr)),
@@ -73,11 +73,6 @@ bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
   json["choices"] = std::move(choices);
   if (setup_.options.include_usage) json["usage"] = std::move(usage);
   return setup_.exchange->write(sseEvent(toText(json)));
-}
-
-void GenerationWriter::begin() {
-  if (!setup_.options.stream || std::exchange(begun_, true)) return;
-  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
 }
 
 OrderedJson GenerationWriter::usageSoFar(const GenerationUsage& usage) const {
@@ -113,8 +108,7 @@ bool GenerationWriter::keep(GenerationDelta delta) {
   everything.stop_reason = std::move(delta.stop_reason);
   const MemoryAnswer answer = setup_.memory.add(everything.text.size() + whole.log_probs.bytes() - held);
   if (answer == MemoryAnswer::kGranted) return true;
-  setup_.exchange->respond(ApiError::outOfMemory(answer).response());
-  return false;
+  return fail(ApiError::outOfMemory(answer));
 }
 
 // Returns the choices to answer. If more were generated than asked for, these are each prompt's choices of the highest
@@ -162,14 +156,9 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
   setup_.exchange->respond(std::move(response));
 }
 
-void GenerationWriter::onError(const ApiError& error) {
-  if (!begun_) {
-    setup_.exchange->respond(error.response());
-    return;
-  }
+void GenerationWriter::streamFails(const ApiError& error) {
   setup_.exchange->write(sseEvent(error.body()));
   setup_.exchange->write(sseEvent("[DONE]"));
-  setup_.exchange->endStream();
 }
 
 }  // namespace chorus::server

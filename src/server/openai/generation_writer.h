@@ -13,10 +13,8 @@ namespace chorus::server {
 
 class GenerationWriter : public AnswerWriter {
  public:
-  void begin() final;
   bool onDelta(GenerationDelta delta) final;
   void onDone(const GenerationUsage& usage) final;
-  void onError(const ApiError& error) final;
 
  protected:
   struct Shape {
@@ -26,9 +24,6 @@ class GenerationWriter : public AnswerWriter {
   };
 
   GenerationWriter(AnswerSetup setup, const Shape& shape);
-
-  const ServedModel& model() const { return *setup_.model; }
-  const GenerationOptions& options() const { return setup_.options; }
 
   // The choice of the chunk that is sent before any token; null if there is no such chunk.
   virtual OrderedJson firstChoice(int32_t index) = 0;
@@ -56,13 +51,12 @@ class GenerationWriter : public AnswerWriter {
   void sendFirstChunks(const GenerationUsage& usage);
   // The value of "usage" in a chunk that is not the last one.
   OrderedJson usageSoFar(const GenerationUsage& usage) const;
+  void streamFails(const ApiError& error) final;
 
-  AnswerSetup setup_;
   Shape shape_;
   std::string id_;
   int64_t created_;
   std::string fingerprint_;
-  bool begun_ = false;  // the head of the stream was sent
   bool first_sent_ = false;
   std::vector<Whole> whole_;
 };

@@ -7,16 +7,10 @@
 namespace chorus::server {
 
 TextAnswerWriter::TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text)
-    : setup_(std::move(setup)), form_(std::move(form)), keeps_text_(stream_keeps_text || !setup_.options.stream) {}
+    : AnswerWriter(std::move(setup), std::move(form)), keeps_text_(stream_keeps_text || !options().stream) {}
 
 bool TextAnswerWriter::send(std::string_view event, const OrderedJson& payload) {
   return setup_.exchange->write(sseEvent(event, toText(payload)));
-}
-
-void TextAnswerWriter::begin() {
-  if (!options().stream || std::exchange(begun_, true)) return;
-  setup_.exchange->beginStream(200, "text/event-stream; charset=utf-8");
-  streamBegins();
 }
 
 bool TextAnswerWriter::onDelta(GenerationDelta delta) {
@@ -44,18 +38,6 @@ void TextAnswerWriter::onDone(const GenerationUsage& usage) {
   HttpResponse response{.body = toText(wholeAnswer(std::move(answer_)))};
   response.memory = std::move(setup_.memory);
   setup_.exchange->respond(std::move(response));
-}
-
-void TextAnswerWriter::onError(const ApiError& error) { fail(error); }
-
-bool TextAnswerWriter::fail(const ApiError& error) {
-  if (begun_) {
-    streamFails(error);
-    setup_.exchange->endStream();
-  } else {
-    setup_.exchange->respond(error.response(form_));
-  }
-  return false;
 }
 
 }  // namespace chorus::server

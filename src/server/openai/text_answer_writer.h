@@ -12,10 +12,8 @@ namespace chorus::server {
 
 class TextAnswerWriter : public AnswerWriter {
  public:
-  void begin() final;
   bool onDelta(GenerationDelta delta) final;
   void onDone(const GenerationUsage& usage) final;
-  void onError(const ApiError& error) final;
 
  protected:
   struct Answer {
@@ -28,28 +26,20 @@ class TextAnswerWriter : public AnswerWriter {
   // form: of errors. stream_keeps_text: a stream's last events repeat the text.
   TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text);
 
-  const ServedModel& model() const { return *setup_.model; }
-  const GenerationOptions& options() const { return setup_.options; }
-  const ErrorForm& errorForm() const { return form_; }
   // Sends one event of a stream. Returns false if the client has disconnected.
   bool send(std::string_view event, const OrderedJson& payload);
 
   virtual OrderedJson wholeAnswer(Answer answer) = 0;
   // The events of a stream: after its head, which is sent with the first delta; before this delta; of each text, which
   // is not empty; at the end, and at an error. streamStarts is called before streamEnds even if there was no delta.
-  virtual void streamBegins() = 0;
+  void streamBegins() override = 0;
   virtual void streamStarts(const GenerationUsage& usage) = 0;
   virtual bool streamText(const std::string& text) = 0;
   virtual void streamEnds(const Answer& answer) = 0;
-  virtual void streamFails(const ApiError& error) = 0;
+  void streamFails(const ApiError& error) override = 0;
 
  private:
-  bool fail(const ApiError& error);
-
-  AnswerSetup setup_;
-  ErrorForm form_;
   bool keeps_text_;
-  bool begun_ = false;  // the head of the stream was sent
   bool started_ = false;
   Answer answer_;
 };
