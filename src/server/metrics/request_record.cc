@@ -19,20 +19,20 @@ double secondsBetween(Clock::time_point from, Clock::time_point to) {
 
 RequestRecord::RequestRecord(std::shared_ptr<ServerMetrics> metrics, const HttpRequest& request, std::string_view route)
     : metrics_(std::move(metrics)),
-      route_(route),
-      method_(request.method.substr(0, 16)),
-      id_(request.id),
-      trace_id_(traceIdOf(request.header("traceparent"))),
-      client_(request.client ? request.client->name() : ""),
-      received_(request.received == Clock::time_point() ? Clock::now() : request.received) {}
+      received_(request.received == Clock::time_point() ? Clock::now() : request.received),
+      line_{.id = request.id,
+            .trace_id = traceIdOf(request.header("traceparent")),
+            .method = request.method.substr(0, 16),
+            .route = route,
+            .client = request.client ? request.client->name() : ""} {}
 
 void RequestRecord::accepted(const ServedModel& model, const ModelCatalog& models, std::vector<int32_t> prompts,
                              int64_t prompt_tokens, int32_t max_tokens) {
   auto counters = metrics_->countersOf(model, models);
   const std::lock_guard lock(mutex_);
   model_counters_ = std::move(counters);
-  model_ = model.name;
-  prompt_tokens_ = prompt_tokens;
+  line_.model = model.name;
+  line_.prompt_tokens = prompt_tokens;
   max_tokens_ = max_tokens;
   choices_.resize(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) choices_[i].prompt_tokens = prompts[i];
@@ -45,17 +45,17 @@ void RequestRecord::arrived(size_t index, size_t tokens, const executor::Result&
   if (index >= choices_.size() || choices_[index].ended) return;
   RequestCounters& all = metrics_->requests();
   if (!std::exchange(first_response_, true)) {
-    all.all.prompt_tokens += static_cast<uint64_t>(prompt_tokens_);
-    model_counters_->prompt_tokens += static_cast<uint64_t>(prompt_tokens_);
+    all.all.prompt_tokens += static_cast<uint64_t>(line_.prompt_tokens);
+    model_counters_->prompt_tokens += static_cast<uint64_t>(line_.prompt_tokens);
   }
-  if (!result.adapterContentHash.empty()) content_hash_ = result.adapterContentHash;
-  cached_tokens_ = std::min<int64_t>(cached_tokens_.value_or(result.cachedTokens), result.cachedTokens);
+  if (!result.adapterContentHash.empty()) line_.content_hash = result.adapterContentHash;
+  line_.cached_tokens = std::min<int64_t>(line_.cached_tokens.value_or(result.cachedTokens), result.cachedTokens);
   Choice& choice = choices_[index];
   if (result.requestPerfMetrics) choice.timing = result.requestPerfMetrics->timingMetrics;
   if (tokens == 0) return;
   all.all.generation_tokens += tokens;
   model_counters_->generation_tokens += tokens;
-  generated_tokens_ += static_cast<int64_t>(tokens);
+  line_.generated_tokens += static_cast<int64_t>(tokens);
   const Clock::time_point now = choice.timing ? choice.timing->lastTokenTime : Clock::now();
   uint64_t gaps = tokens;
   if (choice.tokens == 0) {
@@ -63,7 +63,7 @@ void RequestRecord::arrived(size_t index, size_t tokens, const executor::Result&
     const double seconds = secondsBetween(received_, choice.first);
     all.all.first_token.observe(seconds);
     model_counters_->first_token.observe(seconds);
-    if (!first_token_seconds_) first_token_seconds_ = seconds;
+    if (!line_.first_token_seconds) line_.first_token_seconds = seconds;
     choice.last = choice.first;
     --gaps;
   }
@@ -102,7 +102,7 @@ void RequestRecord::finish(Choice& choice, Outcome outcome) {
   all.prefill.observe(secondsBetween(timing.firstScheduledTime, choice.first));
   all.decode.observe(secondsBetween(choice.first, choice.last));
   all.inference.observe(secondsBetween(timing.firstScheduledTime, choice.last));
-  if (!queue_seconds_) queue_seconds_ = queue;
+  if (!line_.queue_seconds) line_.queue_seconds = queue;
 }
 
 void RequestRecord::answered(int status, uint64_t bytes, bool disconnected) {
@@ -111,23 +111,12 @@ void RequestRecord::answered(int status, uint64_t bytes, bool disconnected) {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(answered_, true)) return;
-    line = {.id = id_,
-            .trace_id = trace_id_,
-            .method = method_,
-            .route = route_,
-            .client = client_,
-            .status = status,
-            .bytes = bytes,
-            .seconds = secondsBetween(received_, Clock::now()),
-            .disconnected = disconnected,
-            .model = model_,
-            .content_hash = content_hash_,
-            .prompt_tokens = prompt_tokens_,
-            .generated_tokens = generated_tokens_,
-            .cached_tokens = cached_tokens_,
-            .queue_seconds = queue_seconds_,
-            .first_token_seconds = first_token_seconds_,
-            .finish_reason = outcome_ ? kOutcomes[static_cast<size_t>(*outcome_)] : std::string_view()};
+    line_.status = status;
+    line_.bytes = bytes;
+    line_.seconds = secondsBetween(received_, Clock::now());
+    line_.disconnected = disconnected;
+    if (outcome_) line_.finish_reason = kOutcomes[static_cast<size_t>(*outcome_)];
+    line = line_;
   }
   metrics_->countAnswer(line);
 }

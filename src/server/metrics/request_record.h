@@ -14,6 +14,7 @@
 
 #include "chorus/response.h"
 #include "server/http/http.h"
+#include "server/metrics/access_log.h"
 #include "server/metrics/request_counters.h"
 #include "server/model/model_catalog.h"
 
@@ -54,19 +55,14 @@ class RequestRecord {
   void finish(Choice& choice, Outcome outcome);
 
   const std::shared_ptr<ServerMetrics> metrics_;
-  const std::string_view route_;
-  const std::string method_, id_, trace_id_, client_;
   const Clock::time_point received_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
+  AccessLine line_;   // what is known so far
   std::shared_ptr<ModelCounters> model_counters_;
-  std::string model_, content_hash_;
   std::vector<Choice> choices_;
-  int64_t prompt_tokens_ = 0, generated_tokens_ = 0;
-  std::optional<int64_t> cached_tokens_;
   int32_t max_tokens_ = 0;
   bool first_response_ = false;
-  std::optional<double> queue_seconds_, first_token_seconds_;
   std::optional<Outcome> outcome_;
   bool answered_ = false;
 };
