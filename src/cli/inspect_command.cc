@@ -96,7 +96,8 @@ DirectoryKind directoryKind(const fs::path& dir) {
 void addInspectCommand(CLI::App& app) {
   auto args = std::make_shared<InspectArgs>();
   CLI::App* inspect = app.add_subcommand(
-      "inspect", "What a path holds, whether it is whole, what it costs in memory, whether it would serve");
+      "inspect",
+      "Describe a path: what it holds, whether it is complete, how much memory it takes, and whether it would serve");
   inspect->add_option("path", args->path,
                       "A model of any source, or a checkpoint, engine, adapter or tokenizer directory, or a "
                       ".nemo, safetensors, PyTorch, npy or engine file");
@@ -107,7 +108,7 @@ void addInspectCommand(CLI::App& app) {
                  "Instead of a path: the table of the models that this program supports")
       ->excludes(kernels);
   inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
-  inspect->add_flag("--json", args->json, "For machines");
+  inspect->add_flag("--json", args->json, "Print JSON");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   inspect->footer("Exit status 2 and one line on stderr when something is missing or wrong.");
   inspect->callback([args] { runInspect(*args); });

@@ -259,7 +259,8 @@ void addRunCommand(CLI::App& app) {
       ->check(inRange(-1, 1 << 30));
   run->add_option("--output_log_probs_npy", args->output_log_probs_npy,
                   "Log probabilities of the generated tokens, float32 [n, 1, max_output_len], 0 after the end");
-  run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy, "Their sums, float32 [n, 1]");
+  run->add_option("--output_cum_log_probs_npy", args->output_cum_log_probs_npy,
+                  "Sums of the log probabilities, float32 [n, 1]");
   addAttentionWindowFlag(*run, args->attention_windows);
   args->sampling.addTo(*run);
   run->add_option("--threads", args->threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));

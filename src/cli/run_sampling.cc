@@ -36,13 +36,15 @@ void RunSampling::addTo(CLI::App& command) {
          "Divides the logits of tokens of prompt and answer; 1: off");
   number("--presence_penalty", presence_penalty, -1e6, 1e6,
          "Subtracted from the logits of tokens of prompt and answer");
-  number("--frequency_penalty", frequency_penalty, -1e6, 1e6, "The same times how often the token occurred");
+  number("--frequency_penalty", frequency_penalty, -1e6, 1e6,
+         "Subtracted from a token's logit once for each time that it occurred");
   number("--no_repeat_ngram_size", no_repeat_ngram_size, 0, kMost,
          "No sequence of this many tokens comes twice; 0: off");
   number("--min_tokens", min_tokens, 0, kMost, "No end token before this many tokens");
-  number("--length_penalty", length_penalty, 0, 1e6, "Of beams; nothing to one");
-  number("--beam_search_diversity_rate", beam_search_diversity_rate, 0, 1e6, "Of beams; nothing to one");
-  number("--early_stopping", early_stopping, 0, kMost, "Of beams; nothing to one");
+  number("--length_penalty", length_penalty, 0, 1e6, "Only for beam search: no effect with one beam");
+  number("--beam_search_diversity_rate", beam_search_diversity_rate, 0, 1e6,
+         "Only for beam search: no effect with one beam");
+  number("--early_stopping", early_stopping, 0, kMost, "Only for beam search: no effect with one beam");
   command.add_option("--stop_words", stop_words, "Texts that end an answer");
   command.add_option("--bad_words", bad_words, "Texts that no answer completes");
 }

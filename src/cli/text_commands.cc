@@ -102,13 +102,14 @@ void addTextCommands(CLI::App& app) {
     });
     return std::pair(command, options);
   };
-  const auto [tokenize, tokenize_options] = add("tokenize", "JSON strings to lists of token ids", runTokenize);
+  const auto [tokenize, tokenize_options] = add("tokenize", "Turn JSON strings into lists of token ids", runTokenize);
   tokenize->add_flag("--no_special_tokens", tokenize_options->no_special_tokens,
-                     "without the tokens around a text (begin of text and the like)");
-  const auto [detokenize, detokenize_options] = add("detokenize", "lists of token ids to JSON strings", runDetokenize);
+                     "leave out the tokens around a text (begin of text and the like)");
+  const auto [detokenize, detokenize_options] =
+      add("detokenize", "Turn lists of token ids into JSON strings", runDetokenize);
   detokenize->add_flag("--skip_special_tokens", detokenize_options->skip_special_tokens, "leave special tokens out");
-  const auto [chat, chat_options] =
-      add("chat-template", "objects with \"messages\" and \"tools\" to prompts, as JSON strings", runChatTemplate);
+  const auto [chat, chat_options] = add(
+      "chat-template", "Turn objects with \"messages\" and \"tools\" into prompts, as JSON strings", runChatTemplate);
   chat->add_flag("--add_generation_prompt", chat_options->add_generation_prompt,
                  "end with the beginning of the assistant's answer");
 }

@@ -114,13 +114,14 @@ void runAdapters(const BenchAdaptersArgs& args) {
 void addBenchAdapters(CLI::App& bench) {
   auto args = std::make_shared<BenchAdaptersArgs>();
   CLI::App* command = bench.add_subcommand(
-      "adapters", "What loading adapters costs running streams, and how long a cold adapter's request waits");
+      "adapters",
+      "Measure how much loading adapters slows running streams, and how long a request for a cold adapter waits");
   command->add_option("--engine_dir", args->engine_dir, "Engine directory")->required();
   command->add_option("--adapters", args->adapters_dir, "Directory of PEFT adapter directories")->required();
   command->add_option("--streams", args->work.streams, "Streams of the base model")
       ->capture_default_str()
       ->check(inRange(1, 1 << 10));
-  command->add_option("--interval_ms", args->interval_ms, "Between two requests for adapters")
+  command->add_option("--interval_ms", args->interval_ms, "Milliseconds between two requests for adapters")
       ->capture_default_str()
       ->check(inRange(1, 1 << 20));
   command->add_option("--prompt", args->work.prompt, "Tokens of an adapter's prompt")

@@ -236,7 +236,9 @@ void addFlags(CLI::App& command, BenchExecutorArgs& args) {
       ->capture_default_str()
       ->check(inRange(0, 1 << 16));
   command.add_option("--passes", args.passes, "Measured passes")->capture_default_str()->check(inRange(1, 1000));
-  command.add_option("--warmup", args.warmup, "Passes before them")->capture_default_str()->check(inRange(0, 1000));
+  command.add_option("--warmup", args.warmup, "Passes that run first and are not measured")
+      ->capture_default_str()
+      ->check(inRange(0, 1000));
   command.add_option("--threads", args.threads, "0: all cores")->capture_default_str()->check(inRange(0, 1024));
   command.add_option("--roof_mib", args.roof_mib, "Memory that the read roof is measured on")
       ->capture_default_str()
