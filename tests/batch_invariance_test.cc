@@ -91,7 +91,7 @@ RunAnswer runSchedule(executor::Executor& executor, const GoldenCase& golden, co
   return answer;
 }
 
-TEST(BatchInvariance, OneHashOverRandomSchedules) {
+TEST(BatchInvariance, LogitsHaveOneHashUnderRandomSchedules) {
   const GoldenCase golden = loadGolden("plain", DType::kBFloat16);
   // The schedules alternate between the longest prompt with the base and a prompt with the DoRA adapter, each with
   // context logits, so that the prompt is computed, and without, so that it may be reused.

@@ -90,7 +90,7 @@ TEST_F(Composition, IsPeftsAndSharesBatchesWithOthers) {
 }
 
 // A composition of one adapter with weight 1 is the adapter itself. Order and weights distinguish compositions.
-TEST_F(Composition, OfOneAdapterAloneIsThatAdapter) {
+TEST_F(Composition, ACompositionOfOneAdapterIsThatAdapter) {
   const auto executor = openExecutor(testEngine(plain_.directory, DType::kFloat32), executor::ExecutorConfig(),
                                      adapterDirectories(plain_));
   const executor::IdType task = taskOf("all_r8_bf16");

@@ -145,7 +145,7 @@ TEST_F(Inspect, ConvertedTensorsAloneAndOnTheirBase) {
   refuses({tensors}, {"model.lora_config.npy"});
 }
 
-TEST_F(Inspect, WhatAModelLacks) {
+TEST_F(Inspect, FilesThatAModelLacksAreNamed) {
   const fs::path model = copyModel("plain");
   dropTensor(model / "model.safetensors", "model.layers.2.mlp.up_proj.weight");
   refuses({model}, {"Required but not provided", "model.layers.2.mlp.up_proj.weight"});

@@ -60,7 +60,7 @@ Requests requestsOf(const std::vector<fs::path>& adapters, const fs::path& base,
   return requests;
 }
 
-TEST(LoraTensors, OfRandomAdaptersAnswerAsTheirDirectories) {
+TEST(LoraTensors, TensorsOfRandomAdaptersAnswerLikeTheirDirectories) {
   const TempDir root;
   int exact = 0, all = 0;
   for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kModels; ++seed) {
@@ -128,7 +128,7 @@ void writeFusedAdapter(const RandomLlama& model, std::mt19937_64& rng, const fs:
   writeFileAtomically(dir / "adapter_config.json", config.dump());
 }
 
-TEST(LoraTensors, OfFusedLinearsAnswerToTheBit) {
+TEST(LoraTensors, TensorsOfFusedLinearsGiveTheAdaptersBits) {
   const TempDir root;
   std::mt19937_64 rng(99);
   RandomLlama model = randomLlamaShape(rng);
@@ -151,7 +151,7 @@ TEST(LoraTensors, OfFusedLinearsAnswerToTheBit) {
 
 // The expected tokens of the goldens are PEFT's. The engine has one rank, or two tensor-parallel ranks and two stages:
 // the tensors are whole in both cases.
-TEST(LoraTensors, OfGoldensGiveTheOraclesTokensOnAnyRanks) {
+TEST(LoraTensors, TensorsOfGoldensGiveTheOraclesTokensOnAnyRanks) {
   for (const char* name : {"plain", "tied_bias"}) {
     const GoldenCase golden = loadGolden(name, DType::kFloat32);
     SCOPED_TRACE(name);

@@ -47,7 +47,7 @@ class Memory : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(Memory, WhatIsPlannedIsAllocatedOnEveryRank) {
+TEST_F(Memory, PlannedMemoryIsAllocatedOnEveryRank) {
   for (const auto& [tp_size, pp_size] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
     SCOPED_TRACE(fmt::format("tp {} pp {}", tp_size, pp_size));
     const auto engines = RankGroup::loadEngines(engineWithRanks(tp_size, pp_size));
@@ -114,7 +114,7 @@ std::vector<executor::Request> randomRequests(const GoldenCase& golden, uint64_t
   return requests;
 }
 
-TEST_F(Memory, NothingGrowsOnceEveryKindOfRequestWasSeen) {
+TEST_F(Memory, MemoryStopsGrowingOnceEveryKindOfRequestRan) {
   const auto engine_dir = testEngine(plain_.directory, DType::kFloat32);
   executor::ExecutorConfig config;
   config.setNumThreads(2);
@@ -132,7 +132,7 @@ TEST_F(Memory, NothingGrowsOnceEveryKindOfRequestWasSeen) {
   executor->shutdown();
 }
 
-TEST_F(Memory, TheExecutorSaysWhatItTook) {
+TEST_F(Memory, TheExecutorReportsTheMemoryThatItTook) {
   const auto engine_dir = testEngine(plain_.directory, DType::kFloat32);
   executor::ExecutorConfig config;
   config.getKvCacheConfigRef().setMaxTokens(2048);

@@ -13,7 +13,7 @@ namespace {
 
 // An answer of one token ends with its first step. A prompt that started before the others' adapters were loaded would
 // share no step with them.
-TEST(OneBatch, AllSixRequestsOfTheDemoAreInOneBatchOnEveryMachine) {
+TEST(OneBatch, AllSixRequestsOfTheDemoRunInOneBatch) {
   const std::filesystem::path demo = test::sourceDir() / "examples/demo";
   const std::filesystem::path engine = testEngine(demo / "base", DType::kBFloat16);
   std::vector<std::string> arguments{

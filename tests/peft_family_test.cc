@@ -111,7 +111,7 @@ TEST_P(GrownVocabulary, AddedTokensAreTakenAndAnswered) {
 
 // PEFT saves grown tables with an adapter. Without them, its trained token rows still add every token to the inputs,
 // and to the outputs only if the model ties its output head to the embedding.
-TEST_P(GrownVocabulary, RowsOfTokensAloneBringWhatWasAdded) {
+TEST_P(GrownVocabulary, AddedTokensMayHaveOnlyRowsOfTrainedTokens) {
   const fs::path directory = fs::path(testing::TempDir()) / ("chorus_rows_alone_" + GetParam());
   fs::remove_all(directory);
   fs::copy(grown() / "grown_tokens", directory);

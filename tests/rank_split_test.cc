@@ -189,7 +189,7 @@ TEST(RankSplit, EveryRankFileIsTheIndependentSplitters) {
   std::printf("%zu tensors of rank files compared\n", compared);
 }
 
-TEST(RankSplit, WhatDoesNotDivideIsRefusedByName) {
+TEST(RankSplit, SizesThatDoNotDivideAreRefusedByName) {
   const TempDir root;
   std::mt19937_64 rng(kFirstSeed);
   const auto refusal = [&](const auto& change, Cut cut) {

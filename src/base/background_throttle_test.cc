@@ -62,7 +62,7 @@ TEST(BackgroundThrottle, SmallAmountsAddUpToAPiece) {
   EXPECT_EQ(looks, 9) << "every eleventh time: ten tenths, rounded down, are not quite a piece";
 }
 
-TEST(BackgroundThrottle, GoesOnWhereNobodyElseWorks) {
+TEST(BackgroundThrottle, DoesNotRestWhenNoOtherWorkIsSlowedDown) {
   FakeMachine machine;
   machine.busy = false;
   BackgroundThrottle throttle(machine.clock());

@@ -197,7 +197,7 @@ TEST_F(DirectoryTest, DirectoriesAreFoundBothWays) {
   EXPECT_FALSE(tenant(Links::kInside)->isDirectory("file"));
 }
 
-TEST_F(DirectoryTest, OneLineForEachRefusal) {
+TEST_F(DirectoryTest, EachRefusalIsOneLine) {
   link("../other/file", "to_other");
   ASSERT_EQ(::mkfifo((top_ / "root/tenant/fifo").c_str(), 0600), 0);
   const auto dir = tenant(Links::kInside);
@@ -250,7 +250,7 @@ TEST_F(DirectoryTest, ADirectoryIsTheSameOneWhateverBecomesOfItsPath) {
 }
 
 // While files are read, the tenant replaces them, and a directory on the path to one, with links that lead out.
-TEST_F(DirectoryTest, NoSwapLetsAReaderOut) {
+TEST_F(DirectoryTest, SwappingLinksDuringAReadDoesNotLeaveTheDirectory) {
   const fs::path tenant_dir = top_ / "root/tenant";
   write("outside/file", "secret");
   std::atomic<bool> stop = false;

@@ -27,7 +27,7 @@ class FileReaderTest : public testing::Test {
   fs::path dir_ = fs::temp_directory_path() / ("chorus_file_reader_test_" + std::to_string(::getpid()));
 };
 
-TEST_F(FileReaderTest, WhatWasReadStaysWhenTheFileIsCut) {
+TEST_F(FileReaderTest, TruncatingAFileDoesNotChangeContentsThatWereRead) {
   const std::string text(300'000, 'x');
   const fs::path path = write("a", text);
   FileReader files = reader();
@@ -103,7 +103,7 @@ TEST_F(FileReaderTest, AFileThatExceedsTheFreeMemoryIsExhaustionAndNotCorruption
 }
 
 // Two writes within one tick of the file system's clock give the file the same stamp.
-TEST_F(FileReaderTest, WhatWasWrittenJustNowIsReadOnceTheClockHasTicked) {
+TEST_F(FileReaderTest, AFileThatWasJustWrittenIsReadAfterTheNextClockTick) {
   const fs::path path = write("fresh", "x");
   reader().read("fresh", 10);
   EXPECT_GE(ageNs(stampOf(path).value()), kFileClockTickNs);

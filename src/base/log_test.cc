@@ -55,7 +55,7 @@ TEST_F(LogTest, AMessageIsBounded) {
   EXPECT_LT(taken().size(), size_t{17} << 10);
 }
 
-TEST_F(LogTest, ATableIsALineEach) {
+TEST_F(LogTest, EachRowOfATableIsALine) {
   infoLines("first\n  second\x1b\nthird\n");
   const std::string text = taken();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);

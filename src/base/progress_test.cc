@@ -55,7 +55,7 @@ TEST_F(ProgressTest, TerminalLineIsDrawnOverItselfAndEnded) {
   EXPECT_THAT(written_, testing::EndsWith("\n"));
 }
 
-TEST_F(ProgressTest, ElsewhereALineEveryFewSeconds) {
+TEST_F(ProgressTest, WithoutATerminalALineIsWrittenEveryFewSeconds) {
   {
     Progress progress("converting", 10'000'000, Progress::Unit::kBytes, output(false));
     for (int i = 0; i < 100; ++i) {

@@ -9,7 +9,7 @@
 namespace chorus {
 namespace {
 
-TEST(ExitCodeTest, TwoForWrongUseOrAFileThatIsNotWhatItShouldBe) {
+TEST(ExitCodeTest, WrongUseOrAWrongFileIsStatus2) {
   for (const ErrorCode code :
        {ErrorCode::kInvalidArgument, ErrorCode::kNotFound, ErrorCode::kUnsupported, ErrorCode::kCorrupt}) {
     EXPECT_EQ(exitCodeOf(Error(code, "no")), ExitCode::kRefused);
@@ -19,7 +19,7 @@ TEST(ExitCodeTest, TwoForWrongUseOrAFileThatIsNotWhatItShouldBe) {
   EXPECT_EQ(static_cast<int>(ExitCode::kRefused), 2);
 }
 
-TEST(ExitCodeTest, OneForAFailure) {
+TEST(ExitCodeTest, AFailureIsStatus1) {
   for (const ErrorCode code : {ErrorCode::kExhausted, ErrorCode::kConflict, ErrorCode::kInternal}) {
     EXPECT_EQ(exitCodeOf(Error(code, "no")), ExitCode::kFailed);
   }

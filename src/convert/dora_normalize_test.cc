@@ -168,14 +168,14 @@ TEST_F(DoraNormalizeTest, TheBaseOfFanInFanOutStandsTransposed) {
   expectMagnitudes(5.0 / kRank);
 }
 
-TEST_F(DoraNormalizeTest, StrippedItIsAPlainLora) {
+TEST_F(DoraNormalizeTest, StrippingLeavesAPlainLora) {
   writeFiles("model.layers.0.self_attn.q_proj.weight");
   normalise(true);
   EXPECT_EQ(readJsonFile(dir_ / "out/adapter_config.json").at("use_dora"), false);
   EXPECT_EQ(Safetensors::open(dir_ / "out/adapter_model.safetensors").names().size(), 2u);
 }
 
-TEST_F(DoraNormalizeTest, OneLineForWhatCannotBeNormalised) {
+TEST_F(DoraNormalizeTest, EachRefusalIsOneLine) {
   writeFiles("model.layers.1.self_attn.q_proj.weight");
   EXPECT_THAT(refusal(), AllOf(HasSubstr("base"), HasSubstr("no tensor 'model.layers.0.self_attn.q_proj.weight'")));
   writeFiles("model.layers.0.self_attn.q_proj.weight");

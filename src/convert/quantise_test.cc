@@ -246,7 +246,7 @@ TEST_F(QuantisedCheckpointTest, LayoutsAndNamesArePlain) {
 }
 
 // Whichever way a tensor is cut, the ranks together hold what a single rank holds.
-TEST_F(QuantisedCheckpointTest, CutsAreCutsOfTheWhole) {
+TEST_F(QuantisedCheckpointTest, ShardsAreCutFromTheQuantisedWhole) {
   for (const QuantiseOptions& quantise : {QuantiseOptions{.bits = 8}, {.bits = 4}, {.bits = 4, .group_size = 32}}) {
     convert(quantise);
     const Safetensors whole = rank();
@@ -287,7 +287,7 @@ TEST_F(QuantisedCheckpointTest, TheHeadIsQuantisedWhenAskedFor) {
   EXPECT_EQ(readingIt(), "");
 }
 
-TEST_F(QuantisedCheckpointTest, WhatIsNotFiniteOrTiedIsRefusedByName) {
+TEST_F(QuantisedCheckpointTest, NonFiniteWeightsAndTiedHeadsAreRefusedByName) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     float& weight = weights_.at("model.layers.1.mlp.up_proj.weight").second[77];
     const float kept = std::exchange(weight, bad);

@@ -170,7 +170,7 @@ class AdapterAsModelTest : public RandomEngineTest, public ::testing::WithParamI
   }
 };
 
-TEST_P(AdapterAsModelTest, ItsRowsAreTheOtherModelsInAnyBatch) {
+TEST_P(AdapterAsModelTest, AnAdapterThatReplacesEveryWeightGivesTheLogitsOfThatModelInAnyBatch) {
   for (const std::string backend : {"cpu", "guarded", "reference"}) {
     for (const int64_t added : {0, 5}) {
       RankGroup base = makeGroup(kVocab, 1, backend);

@@ -287,7 +287,7 @@ TEST_F(RankGroupTest, RanksDropAdaptersThatAreNoLongerUsed) {
 }
 
 // If a rank cannot prepare its share, no rank keeps one, and the next adapter can be prepared.
-TEST_F(RankGroupTest, AFailedPreparationLeavesNothing) {
+TEST_F(RankGroupTest, AFailedPreparationLeavesNoMemoryInUse) {
   RankGroup ranks = makeGroup(2, 2, 1);
   Adapter large = adapter();
   std::vector<float> values(40 * 4);

@@ -16,7 +16,7 @@ std::string refusalOf(const Names& names) {
   return errorOf([&] { nemoLayout(names, "f"); });
 }
 
-TEST(NemoLayoutTest, OneRank) {
+TEST(NemoLayoutTest, ACheckpointOfOneRank) {
   const NemoLayout layout = nemoLayout(Names{"tokenizer.model", "model_weights.ckpt", "model_config.yaml"}, "f");
   EXPECT_EQ(layout.config, "model_config.yaml");
   EXPECT_EQ(layout.tp_size, 1);

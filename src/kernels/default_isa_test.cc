@@ -7,7 +7,7 @@
 namespace chorus {
 namespace {
 
-TEST(DefaultIsaTest, WhatIsClearlyFasterIsTaken) {
+TEST(DefaultIsaTest, AClearlyFasterInstructionSetIsChosen) {
   const auto of = [](double tiles, double dots, double fmas) {
     return fastest({.isa = Isa::kAmx, .tile_flops = tiles, .dot_flops = dots, .fma_flops = fmas});
   };

@@ -84,7 +84,7 @@ TEST_F(GuardedBackendTest, EveryOpRunsOnIt) {
   }
 }
 
-TEST_F(GuardedBackendDeathTest, EachBackendHasItsOwn) {
+TEST_F(GuardedBackendDeathTest, EachBackendHasItsOwnArena) {
   const auto other = createBackend({.name = "guarded", .threads = 1});
   const DeviceBuffer mine = backend_->allocate(64), others = other->allocate(64);
   char host[64];

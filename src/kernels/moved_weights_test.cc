@@ -45,7 +45,7 @@ size_t residentKilobytes(const void* begin, size_t size, const std::string& fiel
   return total;
 }
 
-TEST(MovedWeightsTest, TheSameBytesOutOfAnonymousPages) {
+TEST(MovedWeightsTest, WeightsKeepTheirBytesInAnonymousPages) {
   for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{2} << 20, (size_t{35} << 20) + 4097}) {
     const MappedFile file = randomFile(bytes);
     for (const int threads : {1, 3}) {

@@ -231,7 +231,7 @@ TEST_F(PeftFamilyTest, AHeadWithoutABiasGetsNone) {
   EXPECT_THAT(refusal(), HasSubstr("lm_head.bias"));
 }
 
-TEST_F(PeftFamilyTest, BiasOfB) {
+TEST_F(PeftFamilyTest, TheBiasOfLoraBIsRead) {
   config_["lora_bias"] = true;
   EXPECT_THAT(refusal(), HasSubstr("has no bias of lora_B, although"));
   put(kQ + "lora_B.bias", {4}, 7);
@@ -393,7 +393,7 @@ TEST_F(PeftFamilyTest, ATiedOutputHeadHasTheEmbeddingsAdapterWhereThatIsAskedFor
   EXPECT_EQ(moduleOf(read(), kOutputHead).out, 8);
 }
 
-TEST_F(PeftFamilyTest, OneOfTheRanksThatAddUpALinearHasItsBias) {
+TEST_F(PeftFamilyTest, OnlyOneRankOfARowParallelLinearHasItsBias) {
   const std::string down = kBase + "model.layers.0.mlp.down_proj.";
   config_["target_modules"] = {"q_proj", "down_proj"};
   config_["lora_bias"] = true;
@@ -443,7 +443,7 @@ TEST_F(PeftFamilyTest, CopiesThatPeftLeavesInTheFileMustBeEqual) {
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'lm_head.weight'"));
 }
 
-TEST_F(PeftFamilyTest, WhatTrainingAloneNeedsIsNotRead) {
+TEST_F(PeftFamilyTest, TensorsThatOnlyTrainingNeedsAreNotRead) {
   config_["velora_config"] = {{"num_groups", 1}, {"scale", 1.0}};
   put(kQ + "lora_velora_embed", {4});
   EXPECT_EQ(read().modules.size(), 1u);

@@ -168,7 +168,7 @@ TEST_F(PeftTest, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(refusal(), HasSubstr("no LoRA tensors"));
 }
 
-TEST(AdapterBuilder, TensorsOfTwoTypesBecomeFloats) {
+TEST(AdapterBuilder, AAndBOfDifferentTypesAreConvertedToFloat32) {
   const std::vector<float> b = {0.1f, 1e-9f};
   std::vector<bf16> a(3);
   convertElements(std::vector<float>{1, 2, 3}.data(), DType::kFloat32, a.data(), DType::kBFloat16, 3);

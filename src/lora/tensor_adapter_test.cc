@@ -101,7 +101,7 @@ TEST_F(TensorAdapterTest, BothHalvesOfAGatedMlpInOneRow) {
   EXPECT_EQ(refusal(), "lora_keys names module 7 of layer 1 twice");
 }
 
-TEST_F(TensorAdapterTest, IdsOfOurOwnAreNone) {
+TEST_F(TensorAdapterTest, ModuleIdsThatOnlyChorusHasAreRefused) {
   for (const int32_t id : {kTokenEmbedding, kOutputHead}) {
     config_ = {id, 1, 2, 0, kMlp4HToH, 0, 1, 0};
     EXPECT_EQ(refusal(), "lora module " + std::to_string(id) + " not enabled for this model");

@@ -71,7 +71,7 @@ TEST(ComposeAdapters, KeepsItsMembersPartsAlive) {
   EXPECT_TRUE(parts.expired());
 }
 
-TEST(ComposeAdapters, WhatIsNoSumOfLowRankPartsIsRefused) {
+TEST(ComposeAdapters, AdaptersThatAreNoSumOfLowRankTermsAreRefused) {
   const float value = 1;
   const int32_t token = 0;
   const PackedWeight weight(&value, DType::kFloat32, 1, 1);

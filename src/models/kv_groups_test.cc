@@ -55,7 +55,7 @@ TEST(KvGroups, HalfAndHalfAreTwoGroups) {
   EXPECT_THAT(windowsOf(kvGroups(specOf(windows), 8192)), ElementsAre(0, 4096));
 }
 
-TEST(KvGroups, AreFew) {
+TEST(KvGroups, TheNumberOfGroupsIsSmall) {
   std::vector<int64_t> windows(80, 128);
   windows[79] = 0;
   EXPECT_EQ(kvGroups(specOf(windows), 1 << 20).size(), 8) << "seven of 12 layers, and the one without a window";

@@ -125,7 +125,7 @@ TEST(DecodingMode, KnowsItsFlags) {
   EXPECT_STREQ(DecodingMode::TopP().getName(), "TopKorTopP");
 }
 
-TEST(ConfigChecks, WhatThisBuildHasNotIsNamed) {
+TEST(ConfigChecks, UnsupportedSettingsAreNamed) {
   using Config = ExecutorConfig;
   EXPECT_THAT(refusal(Config(), ModelType::kENCODER_ONLY), StartsWith("modelType"));
   EXPECT_THAT(refusalAfter([](Config& c) { c.setGpuWeightsPercent(0.5f); }), StartsWith("gpuWeightsPercent"));
@@ -183,7 +183,7 @@ TEST(ConfigChecks, WhatThisBuildHasNotIsNamed) {
               HasSubstr("requestStatsMaxIterations -1"));
 }
 
-TEST(ConfigChecks, WhatChangesNothingIsTaken) {
+TEST(ConfigChecks, SettingsWithoutEffectAreAccepted) {
   ExecutorConfig config;
   config.setNormalizeLogProbs(false);
   config.setGatherGenerationLogits(true);

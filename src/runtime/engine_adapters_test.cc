@@ -168,7 +168,7 @@ void writeAsTorchFile(const fs::path& from, const fs::path& to) {
 
 class DeferredRegistrationTest : public EngineAdaptersTest, public testing::WithParamInterface<const char*> {};
 
-TEST_P(DeferredRegistrationTest, ReadsConfigurationAndHeaderAlone) {
+TEST_P(DeferredRegistrationTest, ReadsOnlyTheConfigurationAndTheHeader) {
   const fs::path weights = GetParam();
   fs::path dir = directory_ / "large";
   if (weights.extension() == ".bin") {
@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, DeferredRegistrationTest,
                          testing::Values("adapter_model.safetensors", "adapter_model.bin"),
                          [](const auto& info) { return fs::path(info.param).extension().string().substr(1); });
 
-TEST_F(EngineAdaptersTest, WhatAFirstLoadRefusesIsTold) {
+TEST_F(EngineAdaptersTest, ARefusalAtTheFirstLoadIsReported) {
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
   std::vector<std::string> told, refused;
   bool busy = false;

@@ -132,7 +132,7 @@ TEST_F(ExecutorApiTest, StreamsNewTokensOrAllOfThem) {
   EXPECT_EQ(length, whole.size());
 }
 
-TEST_F(ExecutorApiTest, EndsWhereItIsAskedTo) {
+TEST_F(ExecutorApiTest, EndsAtStopWordsEndIdAndTimeLimit) {
   Executor executor = open();
   const VecTokens whole = tokensOf(executor, plain({3, 3, 4}, 12));
   const auto first = [&](TokenIdType token) { return std::find(whole.begin(), whole.end(), token) - whole.begin(); };
@@ -191,7 +191,7 @@ TEST_F(ExecutorApiTest, CancelsAndShutsDown) {
   EXPECT_THAT(finish(moved, open_request).back().getResult().finishReasons, ElementsAre(FinishReason::kCANCELLED));
 }
 
-TEST_F(ExecutorApiTest, GoesUnderThoseWhoWaitAndGivesThemTheirAnswers) {
+TEST_F(ExecutorApiTest, DestroyingTheExecutorAnswersThreadsThatWait) {
   auto executor = std::make_unique<Executor>(open());
   Gate gate;
   Request held = plain({1, 2}, 120);
@@ -243,7 +243,7 @@ TEST_F(ExecutorApiTest, QueuesByPriorityUpToTheirNumber) {
 }
 
 // A running request keeps the weights it started with; the next request with the same id uses the new ones.
-TEST_F(ExecutorApiTest, OtherWeightsUnderAnIdAreForLaterRequests) {
+TEST_F(ExecutorApiTest, NewWeightsUnderATaskIdAreUsedByLaterRequestsOnly) {
   Gate gate;
   Executor executor = open();
   const auto first = kModel / "adapters" / "all_r8_bf16", second = kModel / "adapters" / "qv_r3_f32";
@@ -352,7 +352,7 @@ TEST_F(ExecutorApiTest, PostProcessesUnderAnAdapterAndCounts) {
   EXPECT_STREQ(version(), CHORUS_VERSION);
 }
 
-TEST_F(ExecutorApiTest, WhatIsNotServedIsNamed) {
+TEST_F(ExecutorApiTest, UnsupportedRequestsAreRefusedByName) {
   Executor executor = open();
   const auto refused = [&](auto change) {
     Request request = plain({1, 2}, 2);

@@ -171,7 +171,7 @@ TEST_P(CompositionEngineTest, IsTheConcatenationOfItsMembers) {
   }
 }
 
-TEST_P(CompositionEngineTest, OneMemberOfWeightOneIsThatAdapterToTheBit) {
+TEST_P(CompositionEngineTest, ASingleMemberOfWeightOneGivesTheAdaptersBits) {
   for (const char* name : {"qv_r3_f32", "all_r8_bf16"}) {
     const auto terms = termsOf({{name, 1.0f}});
     EXPECT_EQ(logits(composed({{name, 1.0f}})), logits(with(LoraConfig(terms[0].taskId)))) << name;

@@ -45,7 +45,7 @@ TEST_F(ExecutorCompositionTest, ActsAsItsMembersAndWeights) {
   EXPECT_EQ(loads, 2) << "members are loaded once";
 }
 
-TEST_F(ExecutorCompositionTest, EqualOnesShareAGroup) {
+TEST_F(ExecutorCompositionTest, EqualCompositionsShareAGroup) {
   Gate gate;
   std::vector<size_t> groups;
   before_step = [&](int, const StepInput& input) {
@@ -86,7 +86,7 @@ TEST_F(ExecutorCompositionTest, BlocksAreReusedByTheSameCompositionAlone) {
   EXPECT_EQ(cached({{1, 1.0f}}), 8);
 }
 
-TEST_F(ExecutorCompositionTest, WhatCannotBeAskedForIsRefused) {
+TEST_F(ExecutorCompositionTest, InvalidCompositionsAreRefused) {
   start();
   registerAdapters({"red", "blue-60", "huge-60"});
   EXPECT_EQ(errorOf(enqueue(composed({1}, 2, {{1, 1.0f}, {77, 1.0f}}))),
@@ -147,7 +147,7 @@ TEST_F(ExecutorCompositionTest, ANewGenerationOfAMemberServesLaterRequestsOnly) 
 }
 
 // With room for two adapters, claiming members one by one would deadlock requests that hold one member each.
-TEST_F(ExecutorCompositionTest, ThoseThatShareMembersDoNotLockEachOtherOut) {
+TEST_F(ExecutorCompositionTest, CompositionsThatShareMembersDoNotDeadlock) {
   setAdapterRoom(2);
   start();
   registerAdapters({"a", "b", "c", "d"});

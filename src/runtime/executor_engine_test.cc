@@ -198,7 +198,7 @@ TEST_F(ExecutorEngineTest, TensorsAnswerAsTheirDirectoryDoes) {
 }
 
 // The size estimated for an adapter sent as tensors, before it is read, is never smaller than its packed size.
-TEST_F(ExecutorEngineTest, TensorsAreTakenForLargeEnough) {
+TEST_F(ExecutorEngineTest, TensorsAreCountedAtAnUpperBoundOfTheirSize) {
   const auto engine = Engine::load(directory_ / "lora");
   const RankGroup ranks(RankGroup::loadEngines(directory_ / "lora"), {.threads = 1}, {.kv_blocks = 1});
   const auto table = engine->architecture().weightTable(engine->config());

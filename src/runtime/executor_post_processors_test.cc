@@ -155,7 +155,7 @@ TEST_F(ExecutorPostProcessorsTest, TheBatchedOneGetsAllThatAskForItInOneCall) {
   EXPECT_THAT(calls, ElementsAre(ElementsAre(1), UnorderedElementsAre(1, 2), UnorderedElementsAre(1, 2)));
 }
 
-TEST_F(ExecutorPostProcessorsTest, OneThatThrowsEndsItsRequestAlone) {
+TEST_F(ExecutorPostProcessorsTest, AProcessorThatThrowsEndsOnlyItsRequest) {
   const auto throws_at_3 = [](IdType, Tensor&, const BeamTokens& tokens, const StreamPtr&, std::optional<IdType>) {
     if (tokens.at(0).size() == 3) throw std::runtime_error("my grammar broke");
   };
@@ -245,7 +245,7 @@ TEST_F(ExecutorPostProcessorsTest, NamesAreCheckedWhenTheRequestComes) {
 }
 
 // A request that is paused and recomputed passes the same tokens to its function and gives the same answer.
-TEST_F(ExecutorPostProcessorsTest, PausesDoNotShow) {
+TEST_F(ExecutorPostProcessorsTest, PausesDoNotChangeTheCalls) {
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
   options.scheduler.kv_blocks = 16;
   options.request_stats_max = 1000;

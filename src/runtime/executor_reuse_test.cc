@@ -98,7 +98,7 @@ TEST_F(ExecutorReuseTest, PromptsThatComeTogetherAreComputedOnce) {
   EXPECT_LE(most_blocks, 5 + 4 * 2) << "more than the prompt's complete blocks and two for each";
 }
 
-TEST_F(ExecutorReuseTest, WhoWantsTheLogitsOfThePromptComputesIt) {
+TEST_F(ExecutorReuseTest, ARequestForContextLogitsComputesItsWholePrompt) {
   start();
   computed(request(prompt(18), 3));
   Request all = request(prompt(18), 3);
@@ -135,7 +135,7 @@ TEST_F(ExecutorReuseTest, AdaptersShareNothingButEqualContentDoes) {
   EXPECT_EQ(computed(withAdapter(tokens, 1), "red"), 2);
 }
 
-TEST_F(ExecutorReuseTest, WhatIsLoadedCountsNotWhatWasRegistered) {
+TEST_F(ExecutorReuseTest, ReuseDependsOnTheLoadedContentAndNotOnTheRegisteredOne) {
   // The directory changes between registration and load.
   std::string content = "first";
   load = [&](const AdapterSource&) { return testing::fakeParts(content); };
@@ -147,7 +147,7 @@ TEST_F(ExecutorReuseTest, WhatIsLoadedCountsNotWhatWasRegistered) {
   EXPECT_EQ(computed(withAdapter(prompt(18), 1), "second"), 18);
 }
 
-TEST_F(ExecutorReuseTest, OffMeansOff) {
+TEST_F(ExecutorReuseTest, WithoutBlockReuseNoBlocksAreReused) {
   options.block_reuse = false;
   start();
   EXPECT_EQ(computed(request(prompt(18), 3)), 18);
@@ -181,7 +181,7 @@ TEST_F(ExecutorReuseTest, APausedRequestFindsItsBlocksAgain) {
   }
 }
 
-TEST_F(ExecutorReuseTest, NothingLeaksWhereRequestsFailAndAreCancelled) {
+TEST_F(ExecutorReuseTest, FailedAndCancelledRequestsLeakNoBlocks) {
   Gate gate;
   before_step = [&](int step, const StepInput&) {
     if (step == 4) gate.pass();

@@ -58,7 +58,7 @@ class ExecutorSequencesTest : public CoreFixture {
   }
 };
 
-TEST_F(ExecutorSequencesTest, EachIsTheRequestAloneWithItsSeedAndThePromptIsComputedOnce) {
+TEST_F(ExecutorSequencesTest, EachSequenceHasTheTokensOfASingleRequestWithItsSeed) {
   options.block_reuse = false;
   start();
   std::map<int32_t, VecTokens> alone;
@@ -92,7 +92,7 @@ TEST_F(ExecutorSequencesTest, StreamsAndPausesKeepThemApart) {
   EXPECT_EQ(core->kvCacheStats().usedNumBlocks, 0);
 }
 
-TEST_F(ExecutorSequencesTest, WhatIsAboutThePromptComesWithTheFirst) {
+TEST_F(ExecutorSequencesTest, OutputsAboutThePromptComeWithTheFirstSequence) {
   start();
   Request r = several(3, 2);
   executor::OutputConfig output;
@@ -139,7 +139,7 @@ TEST_F(ExecutorSequencesTest, AnErrorEndsAllWithOneResponse) {
   EXPECT_EQ(core->kvCacheStats().usedNumBlocks, 0);
 }
 
-TEST_F(ExecutorSequencesTest, TheQueueCountsEachAndThereIsAMost) {
+TEST_F(ExecutorSequencesTest, TheQueueCountsEverySequenceAndLimitsThem) {
   options.max_queue_size = 3;
   start();
   EXPECT_THROW(enqueue(several(4, 2)), Error);

@@ -85,7 +85,7 @@ TEST_F(ExecutorStatisticsTest, TheLiveBatchShowsTheStepThatRuns) {
   EXPECT_FALSE(batch.adapters[0].loading);
 }
 
-TEST_F(ExecutorStatisticsTest, OfSteps) {
+TEST_F(ExecutorStatisticsTest, StepStatisticsDescribeEachStep) {
   run();
   ASSERT_GE(steps.size(), 3u);
   int32_t begun = 0, completed = 0, adapters = 0;
@@ -122,7 +122,7 @@ TEST_F(ExecutorStatisticsTest, OfSteps) {
   EXPECT_EQ(steps[1].inflightBatchingStats.value().numGenRequests, 1);
 }
 
-TEST_F(ExecutorStatisticsTest, OfRequestsInThem) {
+TEST_F(ExecutorStatisticsTest, RequestStatisticsDescribeEachRequestOfAStep) {
   run();
   ASSERT_EQ(requests.size(), steps.size());
   const auto& first = requests[0].requestStats;
@@ -153,7 +153,7 @@ TEST_F(ExecutorStatisticsTest, OfRequestsInThem) {
   EXPECT_THAT(ends, ElementsAre(std::pair(ids[0], 1), std::pair(ids[1], 1), std::pair(ids[2], 1)));
 }
 
-TEST_F(ExecutorStatisticsTest, OfThoseThatWait) {
+TEST_F(ExecutorStatisticsTest, WaitingRequestsHaveStatistics) {
   start();
   ids.push_back(enqueue(request({1, 2, 3}, 6)));
   gate.awaitArrivals(1);
@@ -174,7 +174,7 @@ TEST_F(ExecutorStatisticsTest, OfThoseThatWait) {
   }
 }
 
-TEST_F(ExecutorStatisticsTest, OfThoseThatArePaused) {
+TEST_F(ExecutorStatisticsTest, PausedRequestsHaveStatistics) {
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;
   options.scheduler.kv_blocks = 16;
   options.iter_stats_max = options.request_stats_max = 1000;
@@ -196,7 +196,7 @@ TEST_F(ExecutorStatisticsTest, OfThoseThatArePaused) {
   EXPECT_GT(all, 0) << "the setting had no effect on the run";
 }
 
-TEST_F(ExecutorStatisticsTest, OfStaticBatches) {
+TEST_F(ExecutorStatisticsTest, StaticBatchesHaveStatistics) {
   options.static_batching = true;
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
   run();
@@ -208,7 +208,7 @@ TEST_F(ExecutorStatisticsTest, OfStaticBatches) {
   EXPECT_EQ(batch.emptyGenSlots, 3);
 }
 
-TEST_F(ExecutorStatisticsTest, OnlyTheLatestAreKept) {
+TEST_F(ExecutorStatisticsTest, OnlyTheLatestStatisticsAreKept) {
   options.iter_stats_max = 2;
   options.request_stats_max = 1;
   run();
@@ -218,7 +218,7 @@ TEST_F(ExecutorStatisticsTest, OnlyTheLatestAreKept) {
   EXPECT_TRUE(core->takeStats().empty());
 }
 
-TEST_F(ExecutorStatisticsTest, NoneAreKeptUnlessAskedFor) {
+TEST_F(ExecutorStatisticsTest, NoStatisticsAreKeptUnlessAskedFor) {
   options.iter_stats_max = options.request_stats_max = 0;
   run();
   EXPECT_TRUE(steps.empty());

@@ -12,7 +12,7 @@
 namespace chorus {
 namespace {
 
-TEST(FairQueue, AThousandOfOneClientAreBehindAnotherThatHasNone) {
+TEST(FairQueue, AClientWithoutRunningRequestsGoesBeforeAThousandOfAnother) {
   FairQueue queue;
   std::deque<QueueEntry> many;
   for (uint64_t i = 0; i < 1000; ++i) queue.add(many.emplace_back(QueuePosition{0.5f, i}), 1);
@@ -26,7 +26,7 @@ TEST(FairQueue, AThousandOfOneClientAreBehindAnotherThatHasNone) {
   EXPECT_EQ(queue.nextTurn(), &many[4]);
 }
 
-TEST(FairQueue, APausedOneStandsAheadOfItsClientsOthers) {
+TEST(FairQueue, APausedRequestIsAheadOfItsClientsOtherRequests) {
   FairQueue queue;
   std::deque<QueueEntry> all;
   for (uint64_t i = 0; i < 4; ++i) queue.add(all.emplace_back(QueuePosition{0.5f, i}), 1);

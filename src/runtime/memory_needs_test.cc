@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 class MemoryNeedsTest : public RandomEngineTest {};
 
-TEST_F(MemoryNeedsTest, TheyAreThoseOfAnEngineOfOneSequence) {
+TEST_F(MemoryNeedsTest, NeedsAreThoseOfAnEngineForOneSequence) {
   const auto engines = RankGroup::loadEngines(makeEngine(randomModel({.tp_size = 2, .pp_size = 1}), smallBuild(), 1));
   const Engine& engine = *engines.front();
   const BuildConfig& build = engine.buildConfig();

@@ -24,7 +24,7 @@ void push(ResponseQueue& queue, IdType id, bool final) {
   queue.push(responses);
 }
 
-TEST(ResponseQueue, WaitsForeverHoweverForeverIsSaid) {
+TEST(ResponseQueue, EveryFormOfAnInfiniteTimeoutWaits) {
   ResponseQueue queue;
   for (const auto timeout : {milliseconds::max(), milliseconds(std::chrono::hours(24 * 365 * 200))}) {
     queue.open(7);
@@ -36,7 +36,7 @@ TEST(ResponseQueue, WaitsForeverHoweverForeverIsSaid) {
   }
 }
 
-TEST(ResponseQueue, ATimeThatHasPassedIsNoWait) {
+TEST(ResponseQueue, ATimeoutBelowZeroDoesNotWait) {
   ResponseQueue queue;
   queue.open(7);
   EXPECT_TRUE(queue.awaitAny(milliseconds(-1)).empty());
@@ -44,7 +44,7 @@ TEST(ResponseQueue, ATimeThatHasPassedIsNoWait) {
   EXPECT_EQ(queue.awaitEach({7, 7}, milliseconds::min()).size(), 2u);
 }
 
-TEST(ResponseQueue, GoesAwayAfterThoseWhoWait) {
+TEST(ResponseQueue, DestructionWaitsForThreadsThatWait) {
   for (int round = 0; round < 200; ++round) {
     auto queue = std::make_unique<ResponseQueue>();
     queue->open(1);
@@ -61,7 +61,7 @@ TEST(ResponseQueue, GoesAwayAfterThoseWhoWait) {
 
 const std::string kGone = "ReqId 3 has already been processed and was terminated.";
 
-TEST(ResponseQueue, SeveralIdsShareOneTimeOut) {
+TEST(ResponseQueue, SeveralIdsShareOneTimeout) {
   ResponseQueue queue;
   const std::vector<IdType> ids = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   for (const IdType id : ids) queue.open(id);
@@ -76,7 +76,7 @@ TEST(ResponseQueue, SeveralIdsShareOneTimeOut) {
   EXPECT_LT(took, milliseconds(2500)) << "not the time-out of each";
 }
 
-TEST(ResponseQueue, ATimeOutOfZeroTakesWhatIsThere) {
+TEST(ResponseQueue, ATimeoutOfZeroTakesTheResponsesThatAreThere) {
   ResponseQueue queue;
   queue.open(3);
   EXPECT_TRUE(queue.awaitOne(3, milliseconds(0)).empty());
@@ -112,7 +112,7 @@ TEST(ResponseQueue, AnIdEndsWithItsFinalResponse) {
   EXPECT_EQ(queue.numReady(std::nullopt), 0) << "nobody asks for it any more";
 }
 
-TEST(ResponseQueue, ClosingWakesThoseWhoWait) {
+TEST(ResponseQueue, ClosingWakesThreadsThatWait) {
   ResponseQueue queue;
   queue.open(3);
   std::vector<Response> one, any;

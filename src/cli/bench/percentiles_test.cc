@@ -54,7 +54,7 @@ TEST(PercentilesTest, DistributionOfUnsortedValues) {
   EXPECT_EQ(distributionJson(d, 1000)["p90"], 90000.0);
 }
 
-TEST(PercentilesTest, NothingIsNoNumber) {
+TEST(PercentilesTest, NoValuesHaveNoPercentiles) {
   EXPECT_EQ(distributionOf({}).count, 0u);
   EXPECT_TRUE(distributionJson(distributionOf({}), 1).is_null());
 }

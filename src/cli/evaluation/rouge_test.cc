@@ -42,7 +42,7 @@ TEST(PorterStemmerTest, StemsAreThoseOfNltk) {
   EXPECT_GT(changed, 300U);
 }
 
-TEST(PorterStemmerTest, OfTheExamplesOfPortersPaper) {
+TEST(PorterStemmerTest, StemsAreThoseOfPortersPaper) {
   for (const auto& [word, stem] :
        std::initializer_list<std::pair<const char*, const char*>>{{"caresses", "caress"},
                                                                   {"ponies", "poni"},

@@ -194,7 +194,7 @@ TEST_F(CheckpointSourceTest, AHeadThatIsACopyOfTheTableIsTied) {
   EXPECT_NE(Safetensors::open(untied / rankFileName(0)).find(kHeadTensor), nullptr);
 }
 
-TEST_F(CheckpointSourceTest, WhatCannotBeReadIsRefusedByName) {
+TEST_F(CheckpointSourceTest, UnreadableCheckpointsAreRefusedByName) {
   const fs::path source = convert(dir_ / "model", "source", Layout{2, 2, -1}.with({}));
   for (const char* algorithm : {"W4A16_AWQ", "W4A16_GPTQ", "W8A16_GPTQ", "FP8", "W8A8_SQ_PER_CHANNEL", "NVFP4"}) {
     editConfig(source, [&](Json& json) { json["quantization"]["quant_algo"] = algorithm; });

@@ -69,7 +69,7 @@ TEST_F(JaxTest, ShardsAreJoined) {
   EXPECT_THAT(refusalOf(root), HasSubstr("must name a file of the same directory"));
 }
 
-TEST_F(JaxTest, WhatIsMissingIsNamed) {
+TEST_F(JaxTest, MissingTensorsAreNamed) {
   const fs::path root = place("npz_fuzz", "llama.npz", "llama", "params.npz");
   fs::copy(root / "params.npz", root / "other.npz");
   EXPECT_THAT(refusalOf(root), AllOf(HasSubstr("several .npz files"), HasSubstr("other.npz")));

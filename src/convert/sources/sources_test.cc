@@ -38,7 +38,7 @@ class SourcesTest : public testing::Test {
   int models_ = 0;
 };
 
-TEST_F(SourcesTest, WhatIsKnownButNotSupportedIsNamed) {
+TEST_F(SourcesTest, UnsupportedKindsOfSourcesAreNamed) {
   EXPECT_THAT(refusalOf({"model_weights/__0_0.distcp", "model_weights/.metadata", "model_config.yaml"}),
               HasSubstr("torch_dist"));
   EXPECT_THAT(refusalOf({"__0_0.distcp"}), HasSubstr("torch_dist"));
@@ -52,7 +52,7 @@ TEST_F(SourcesTest, WhatIsKnownButNotSupportedIsNamed) {
   EXPECT_THAT(refusalOf({"onnx.txt", "decoder.onnx"}), HasSubstr("ONNX"));
 }
 
-TEST_F(SourcesTest, WhatIsNotKnownIsRefusedWithTheKindsThatAre) {
+TEST_F(SourcesTest, UnknownSourcesAreRefusedWithTheListOfKnownKinds) {
   EXPECT_THAT(refusalOf({"notes.txt"}),
               AllOf(HasSubstr("holds no model that is known ("), HasSubstr("Hugging Face model")));
   EXPECT_THAT(errorOf([&] { openSource(dir_ / "none", {}); }), HasSubstr("none: no such file or directory"));

@@ -338,7 +338,7 @@ TEST_P(AttentionTest, NaNOfOneSequenceReachesNoOther) {
 
 // A value that a row does not attend to yet must not affect it, not even multiplied by 0. Such values are infinite or
 // NaN here and lie in the same tile as the row's own.
-TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
+TEST_P(AttentionTest, LaterPositionsDoNotChangeBits) {
   Values values;
   const float infinity = std::numeric_limits<float>::infinity();
   for (const int32_t tokens_per_block : {1, 16, 64, 128}) {
@@ -376,7 +376,7 @@ TEST_P(AttentionTest, WhatComesLaterDoesNotChangeBits) {
 
 // Infinite and NaN values at positions that left the window must not change any output. The cache of a step even lacks
 // the blocks before the window's.
-TEST_P(AttentionTest, WhatLeftTheWindowDoesNotChangeBits) {
+TEST_P(AttentionTest, PositionsBeforeTheWindowDoNotChangeBits) {
   Values values;
   for (const int32_t tokens_per_block : {1, 16, 64, 128}) {
     for (const DType dtype : dtypes()) {

@@ -128,7 +128,7 @@ TEST_P(FixedPointTest, EveryKernelHasTheBitsOfPlainIntegers) {
   }
 }
 
-TEST_P(FixedPointTest, WhatIsNotFiniteStaysInItsRow) {
+TEST_P(FixedPointTest, NonFiniteInputsChangeOnlyTheirRow) {
   Values values;
   const int64_t in = 300, rows = 14;
   const Integers weight(values, GetParam(), 40, in, false);

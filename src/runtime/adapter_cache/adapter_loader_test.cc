@@ -79,7 +79,7 @@ TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
   EXPECT_EQ(begun, (std::vector<std::string>{"unsettled", "good", "unsettled", "unsettled"}));
 }
 
-TEST_F(AdapterLoaderTest, HeavyOnesHoldUpNoOthers) {
+TEST_F(AdapterLoaderTest, SlowLoadsDoNotDelayOthers) {
   std::mutex gate;
   std::atomic<int> heavy_begun = 0, light_done = 0;
   const auto load = [&](const AdapterSource& source) -> std::shared_ptr<const PreparedAdapter> {
@@ -134,7 +134,7 @@ TEST_F(AdapterLoaderTest, AWorkerSurvivesWhateverALoadThrows) {
   EXPECT_NE(loads[2].parts, nullptr);
 }
 
-TEST_F(AdapterLoaderTest, OneThatIsNeverWholeFails) {
+TEST_F(AdapterLoaderTest, AnAdapterThatIsNeverCompletelyWrittenFails) {
   unsettled = 1000;
   loader.submit({1, 1}, source("unsettled"));
   const AdapterLoad load = await();
@@ -143,7 +143,7 @@ TEST_F(AdapterLoaderTest, OneThatIsNeverWholeFails) {
   EXPECT_EQ(begun.size(), static_cast<size_t>(AdapterLoader::kTries));
 }
 
-TEST_F(AdapterLoaderTest, EndsWithoutWaitingForThoseThatWait) {
+TEST_F(AdapterLoaderTest, EndsWithoutWaitingForQueuedLoads) {
   unsettled = 1000;
   AdapterLoader other(
       [](const AdapterSource&) -> std::shared_ptr<const PreparedAdapter> {

@@ -7,7 +7,7 @@
 namespace chorus::executor {
 namespace {
 
-TEST(JsonSerialization, OfAStepNamesEveryField) {
+TEST(JsonSerialization, StepStatisticsNameEveryField) {
   IterationStats s{"now", 1,  2.5, 3.5, 4,  5,  6,  7,  8,  9,  10, 11, 12, 13,
                    14,    15, 16,  17,  {}, {}, {}, {}, {}, 18, 19, 20, 21};
   const std::string head =
@@ -40,7 +40,7 @@ TEST(JsonSerialization, OfAStepNamesEveryField) {
                 R"("acceptanceLength":4.5,"iterLatencyMS":5.5,"draftOverhead":6.5},"numAdapters":21})");
 }
 
-TEST(JsonSerialization, OfARequestNamesEveryFieldAndStage) {
+TEST(JsonSerialization, RequestStatisticsNameEveryFieldAndStage) {
   RequestStats s{1, RequestStage::kQUEUED, 2, 3, 0.5f, true, false, {}, 4, 5, 6, 7, 0.25f};
   const std::string tail = R"("allocTotalBlocksPerRequest":4,"allocNewBlocksPerRequest":5,"reusedBlocksPerRequest":6,)"
                            R"("missedBlocksPerRequest":7,"kvCacheHitRatePerRequest":0.25})";

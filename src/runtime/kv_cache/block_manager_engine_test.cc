@@ -122,7 +122,7 @@ TEST_F(BlockManagerEngineTest, ForkedSequencesHaveTheLogitsOfSeparateOnes) {
 }
 
 // Every other layer has a window of 20 tokens, so it gives blocks back, which other sequences then write.
-TEST_F(BlockManagerEngineTest, ForkedSequencesHaveThemInModelsWithWindowsToo) {
+TEST_F(BlockManagerEngineTest, ForkedSequencesHaveTheLogitsOfSeparateOnesInModelsWithWindows) {
   open({20, 128});
   ASSERT_EQ(pool_.windows, (std::vector<int32_t>{0, 20}));
   BlockManager blocks(pool_);

@@ -5,7 +5,7 @@
 namespace chorus {
 namespace {
 
-TEST(KvDemand, WithoutWindowsIsTheTokensOfAllGroups) {
+TEST(KvDemand, WithoutWindowsTheDemandIsTheTokensOfAllGroups) {
   EXPECT_EQ((KvDemand{4, {0}}.mostBlocks(17, 100)), 5);
   EXPECT_EQ((KvDemand{4, {0, 0}}.mostBlocks(17, 1)), 10);
   EXPECT_EQ((KvDemand{4, {0}}.blocksBefore(0, 1000)), 0);

@@ -49,7 +49,7 @@ TEST(BodyDecoder, ChunksInAnyPieces) {
   }
 }
 
-TEST(BodyDecoder, WhatAnotherParserMightReadDifferentlyIsRefused) {
+TEST(BodyDecoder, FramingThatOtherParsersMightReadDifferentlyIsRefused) {
   using namespace std::string_literals;
   for (const std::string& body : {"5\nhello\n0\n\n"s,
                                   "5\r\nhello\n0\r\n\r\n"s,

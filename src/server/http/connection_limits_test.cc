@@ -20,7 +20,7 @@ TEST(ConnectionLimits, RoomForEverybody) {
   EXPECT_FALSE(placement.evicted);
 }
 
-TEST(ConnectionLimits, AClientsOwnIdleOnesGiveWayFirst) {
+TEST(ConnectionLimits, AClientsOwnIdleConnectionsAreClosedFirst) {
   const std::vector<ConnectionView> open = {{1, Phase::kBusy, 1},
                                             {1, Phase::kIdle, 2},
                                             {1, Phase::kSilent, 4},

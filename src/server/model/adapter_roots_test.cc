@@ -184,7 +184,7 @@ TEST_F(AdapterRootsTest, ARepositoryOfAHuggingFaceCacheIsHeldOpen) {
   EXPECT_EQ(roots.open("rev")->readFile("adapter_config.json", 10), "{}");
 }
 
-TEST_F(AdapterRootsTest, OneWithoutAnyAdapterWarns) {
+TEST_F(AdapterRootsTest, ADirectoryWithoutAdaptersIsLogged) {
   fs::create_directories(root_ / "empty/sub");
   EXPECT_EQ(namesOf({path("empty")}), Strings{"sub"});
   AdapterRoots({path("empty")}, Links::kInside).warnOfNames();
@@ -199,7 +199,7 @@ TEST_F(AdapterRootsTest, ARefusalNamesTheFlagThatGaveThePlace) {
   EXPECT_THAT(refusalOf({path("nowhere")}), testing::StartsWith("--lora_dir "));
 }
 
-TEST_F(AdapterRootsTest, WhatIsNoDirectoryOrNoNameIsRefused) {
+TEST_F(AdapterRootsTest, PathsThatAreNoDirectoryAndBadNamesAreRefused) {
   EXPECT_THAT(refusalOf({path("nowhere")}), HasSubstr("--lora_dir " + path("nowhere")));
   EXPECT_THAT(refusalOf({"math=" + path("nowhere")}), HasSubstr("No such file"));
   const std::string one = adapter("one");
@@ -208,7 +208,7 @@ TEST_F(AdapterRootsTest, WhatIsNoDirectoryOrNoNameIsRefused) {
   EXPECT_THAT(refusalOf({one, "one=" + one}), HasSubstr("another adapter has the name 'one'"));
 }
 
-TEST_F(AdapterRootsTest, OfOneNameInSeveralDirectoriesTheFirstIsServedAndALineSaysSo) {
+TEST_F(AdapterRootsTest, ANameInSeveralDirectoriesIsServedFromTheFirstAndLogged) {
   adapter("first/same");
   adapter("second/same");
   adapter("second/other");

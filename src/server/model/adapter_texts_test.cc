@@ -47,7 +47,7 @@ class AdapterTextsTest : public ::testing::Test {
   std::shared_ptr<const TextCodec> base;
 };
 
-TEST_F(AdapterTextsTest, WithoutFilesOfItsOwnItIsTheBase) {
+TEST_F(AdapterTextsTest, AnAdapterWithoutTextFilesUsesTheBaseModelsText) {
   AdapterTexts texts(base, root / "base", 2);
   write("plain", "adapter_config.json", "{}");
   EXPECT_EQ(load(texts, "plain"), base);
@@ -64,7 +64,7 @@ TEST_F(AdapterTextsTest, ATemplateAloneKeepsTheTokenizer) {
   EXPECT_EQ(rendered(*base), "base");
 }
 
-TEST_F(AdapterTextsTest, ItsOwnTokenizerIsUsedAndShared) {
+TEST_F(AdapterTextsTest, AnAdaptersOwnTokenizerIsUsedAndShared) {
   AdapterTexts texts(base, root / "base", 3);
   for (const char* dir : {"one", "two"}) {
     write(dir, "tokenizer.json", tokenizer(R"(, "c": 2)"));
@@ -77,7 +77,7 @@ TEST_F(AdapterTextsTest, ItsOwnTokenizerIsUsedAndShared) {
   EXPECT_EQ(load(texts, "two"), one);
 }
 
-TEST_F(AdapterTextsTest, UnusedOnesAreFreed) {
+TEST_F(AdapterTextsTest, UnusedTextsAreFreed) {
   AdapterTexts texts(base, root / "base", 2);
   write("styled", "chat_template.jinja", "adapter");
   std::weak_ptr<const TextCodec> text = load(texts, "styled");
@@ -91,7 +91,7 @@ TEST_F(AdapterTextsTest, TokensWithoutEmbeddingsAreRefused) {
               testing::HasSubstr("its tokenizer has 3 tokens, but the engine has embeddings for 2"));
 }
 
-TEST_F(AdapterTextsTest, TheyShareAMemoryThatIsGivenBack) {
+TEST_F(AdapterTextsTest, AllTextsShareAMemoryLimitAndGiveTheirShareBack) {
   const std::string filler(10'000, ' ');
   write("one", "tokenizer.json", tokenizer("") + filler);
   write("two", "tokenizer.json", tokenizer("") + filler + " ");
@@ -109,7 +109,7 @@ TEST_F(AdapterTextsTest, TheyShareAMemoryThatIsGivenBack) {
   EXPECT_NE(load(texts, "two"), nullptr);
 }
 
-TEST_F(AdapterTextsTest, UntrustedOnesAreRefused) {
+TEST_F(AdapterTextsTest, TextsAreRefusedUnlessTrusted) {
   AdapterTexts texts(base, root / "base", 2, {.trusted = false});
   write("styled", "chat_template.jinja", "adapter");
   write("listed", "additional_chat_templates/x.jinja", "adapter");

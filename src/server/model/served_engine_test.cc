@@ -34,7 +34,7 @@ class ServedEngineTest : public ::testing::Test {
   ServeOptions options;
 };
 
-TEST_F(ServedEngineTest, AQuantisedEngineStandsBesideTheWholeOne) {
+TEST_F(ServedEngineTest, QuantisedAndWholeEnginesAreCachedSeparately) {
   const fs::path whole = locateEngine(options).engine_directory;
   options.quantize = "int4";
   const fs::path quantised = locateEngine(options).engine_directory;
@@ -116,7 +116,7 @@ TEST_F(ServedEngineTest, AnUnknownArchitectureIsRefusedWithoutReadingTheWeights)
   EXPECT_FALSE(fs::exists(cache / "engines/digests.json"));
 }
 
-TEST_F(ServedEngineTest, WhatCanBeKnownAtOnceIsCheckedBeforeAnythingIsHashed) {
+TEST_F(ServedEngineTest, CheapChecksRunBeforeTheFilesAreHashed) {
   const fs::path demo = options.model_directory;
   const fs::path model = cache / "model";
   fs::copy(demo, model);

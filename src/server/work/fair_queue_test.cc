@@ -15,7 +15,7 @@ std::vector<uint64_t> drain(FairQueue& queue, size_t max_bytes = SIZE_MAX) {
   return order;
 }
 
-TEST(FairQueue, ClientsTakeTurnsAndSmallOnesAreFirst) {
+TEST(FairQueue, ClientsTakeTurnsAndTheirSmallRequestsAreFirst) {
   FairQueue queue;
   queue.add(1, 7, 800);
   queue.add(2, 7, 500);
@@ -39,7 +39,7 @@ TEST(FairQueue, NobodyWaitsForEver) {
   FAIL() << "small tasks that keep coming hold up the large one";
 }
 
-TEST(FairQueue, OneClientsBacklogDelaysAnotherByOneTask) {
+TEST(FairQueue, AClientsBacklogDelaysAnotherClientByOneTask) {
   FairQueue queue;
   for (uint64_t id = 1; id <= 500; ++id) queue.add(id, 7, 1);
   queue.take({});
@@ -48,7 +48,7 @@ TEST(FairQueue, OneClientsBacklogDelaysAnotherByOneTask) {
   EXPECT_EQ(queue.take({})->id, 501u);
 }
 
-TEST(FairQueue, SmallOnesAlone) {
+TEST(FairQueue, OnlySmallRequestsAreChosenUnderALimitOfBytes) {
   FairQueue queue;
   queue.add(1, 7, 1000);
   queue.add(2, 9, 100);

@@ -52,7 +52,7 @@ TEST(Intake, TimeWorkAndClientsEndARequest) {
   EXPECT_EQ(left.reason.get(), WorkStopped::Reason::kCancelled);
 }
 
-TEST(Intake, WhatIsGivenUpBeforeItBeginsIsFreedAtOnce) {
+TEST(Intake, RequestsThatEndBeforeTheyBeginAreFreedAtOnce) {
   Stopped busy;
   Intake intake({.threads = 1, .reserve = false});
   const auto first = std::make_shared<Intake::Ticket>();
@@ -91,7 +91,7 @@ TEST(Intake, LargeRequestsNeverHoldAllWorkers) {
 }
 
 // Small requests can be slow too: one client's could occupy every worker that takes them.
-TEST(Intake, SlowRequestsOfOneClientDelayNoOther) {
+TEST(Intake, SlowRequestsOfOneClientDoNotDelayAnother) {
   Intake intake({.threads = 2, .work_at_first = uint64_t{4} << 30});
   std::vector<std::shared_ptr<Intake::Ticket>> slow;
   std::atomic<int> running{0};

@@ -343,7 +343,7 @@ TEST(TemplateOperations, TimeGrowsAsTheCost) {
 }
 
 // A byte of work takes about 1 ns; the most expensive operations take a few.
-TEST(TemplateOperations, NoneIsFarDearerThanItsCost) {
+TEST(TemplateOperations, NoOperationTakesMuchLongerThanItsCost) {
   constexpr double kMostNanoseconds = 10;
   constexpr int kMostAttempts = 5 * kAttempts;  // the fastest counts; other programs on the machine slow most of them
   if (Arena::kOwnBlocks) return;

@@ -38,7 +38,7 @@ TEST(WideIntegers, IntegersOfRequestsKeepAllTheirDigits) {
             "y True True False False");
 }
 
-TEST(WideIntegers, LiteralsAndTextsKeepThemToo) {
+TEST(WideIntegers, LiteralsAndTextsKeepAllDigitsOfIntegers) {
   EXPECT_EQ(attempt("{{ 123_456_789_012_345_678_901_234 }}"), "123456789012345678901234");
   EXPECT_EQ(attempt("{{ -9223372036854775808 }} {{ -9223372036854775809 }} {{ - -9223372036854775808 }}"),
             "-9223372036854775808 -9223372036854775809 9223372036854775808");
@@ -77,7 +77,7 @@ TEST(WideIntegers, AreComparedAsPythonDoes) {
   }
 }
 
-TEST(WideIntegers, WhatWouldComputeWithThemIsAnError) {
+TEST(WideIntegers, ArithmeticWithWideIntegersIsAnError) {
   const std::pair<const char*, const char*> cases[] = {
       {"9223372036854775807 + 1", "the result is an integer that doesn't fit 64 bits"},
       {"2 ** 64", "the result is an integer that doesn't fit 64 bits"},

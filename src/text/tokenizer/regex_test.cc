@@ -234,7 +234,7 @@ TEST(RegexTest, WorkGrowsWithTheText) {
   }
 }
 
-TEST(RegexTest, WhatCannotBeLinearStopsAtTheLimit) {
+TEST(RegexTest, PatternsThatNeedBacktrackingStopAtTheLimit) {
   const std::string text(100000, 'a');
   for (const char* pattern : {"(?=(a*a*)c)a|a", "(?>(?:aa|a)*)c|a", "(?<=a)(?=(?:a|aa)*c)a|a", "(?!(a*a*)c)ab|a"}) {
     const Regex regex(pattern, "p");

@@ -182,7 +182,7 @@ TEST(TokenizerSchema, MetaspaceSaysOneThingOfThePrefix) {
   EXPECT_THAT(refusal({{"add_prefix_space", false}, {"prepend_scheme", "first"}}), HasSubstr("'prepend_scheme'"));
 }
 
-TEST(TokenizerSchema, WhatOlderFilesLeaveOutIsNotAskedFor) {
+TEST(TokenizerSchema, FieldsThatOlderFilesLackAreOptional) {
   Json document = wholeDocument();
   for (const char* name : {"version", "truncation", "padding", "normalizer", "added_tokens"}) document.erase(name);
   document["model"].erase("type");

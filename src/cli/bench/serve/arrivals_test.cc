@@ -20,7 +20,7 @@ std::vector<double> gapsOf(Arrivals arrivals, int count) {
   return gaps;
 }
 
-TEST(ArrivalsTest, ConstantOnesAreTheSameDistanceApart) {
+TEST(ArrivalsTest, ConstantArrivalsAreTheSameDistanceApart) {
   Arrivals arrivals(ArrivalKind::kConstant, 4.0, 1);
   for (int i = 0; i < 1000; ++i) EXPECT_DOUBLE_EQ(arrivals.next(), i * 0.25);
 }
