@@ -156,7 +156,7 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     if (config.recomputed) {
       EXPECT_GT(context_tokens, prompt_tokens) << "the setting had no effect on the run";
     }
-    // A golden with one adapter has none to keep apart.
+    // Only a golden with several adapters shows that they do not share a step.
     if (config.adapters_apart && golden_.adapters.size() > 1) {
       EXPECT_LT(most_adapters, static_cast<int32_t>(golden_.adapters.size())) << "the setting had no effect on the run";
     }

@@ -157,7 +157,7 @@ class KeySource {
   Routes& routes_;
   const std::shared_ptr<ClientRegistry> clients_;
   std::optional<FileStamp> stamp_;
-  std::string fault_;  // of the last look; each is logged once
+  std::string fault_;  // the fault that was found last; a fault is logged once
 };
 
 void warnOfReach(const ServeOptions& options) {

@@ -2,7 +2,7 @@
 
 namespace chorus {
 
-// Generation is bound by reading the cache, context by the products.
+// The time of generation is that of reading the cache; the time of context is that of the products.
 std::vector<BenchCase> attentionBench() {
   const auto llama = [](int32_t sequences, int32_t rows, int32_t past) {
     return bench::SequenceShape{32, 4, 64, sequences, rows, past, DType::kBFloat16};

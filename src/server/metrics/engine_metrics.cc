@@ -58,9 +58,10 @@ void addBatch(MetricFamilies& families, const executor::LiveBatch& batch, const 
   families.gauge("num_request_max", "Most sequences that run at once", batch.maxBatchSize, labels);
   families.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks that sequences use; 1 is all", used, labels);
   const double tokens = kv.tokensPerBlock;
-  families.counter("vllm:prefix_cache_queries_total", "Prompt tokens in whole blocks that were looked up",
+  families.counter("vllm:prefix_cache_queries_total",
+                   "Prompt tokens that were looked up in the prefix cache, in whole blocks",
                    (real(kv.reusedBlocks) + kv.missedBlocks) * tokens, labels);
-  families.counter("vllm:prefix_cache_hits_total", "Prompt tokens in whole blocks that were found",
+  families.counter("vllm:prefix_cache_hits_total", "Prompt tokens that were found in the prefix cache, in whole blocks",
                    kv.reusedBlocks * tokens, labels);
   families.counter("vllm:num_preemptions_total", "Times that a running sequence was paused",
                    real(batch.totals.preemptions), labels);
@@ -101,8 +102,8 @@ void addAdapterCache(MetricFamilies& families, const executor::AdapterCacheStats
                    of_level);
     families.gauge("chorus_adapter_cache_capacity_bytes", "Size of the cache", real(stats.maxBytes), of_level);
     families.gauge("chorus_adapter_cache_adapters", "Adapters in the cache", stats.residentAdapters, of_level);
-    families.gauge("chorus_adapter_cache_adapters_in_use", "Of these, those that requests use", stats.pinnedAdapters,
-                   of_level);
+    families.gauge("chorus_adapter_cache_adapters_in_use", "Adapters in the cache that requests use",
+                   stats.pinnedAdapters, of_level);
     families.counter("chorus_adapter_cache_hits_total", "Claims of an adapter that was in the cache", real(stats.hits),
                      of_level);
     families.counter("chorus_adapter_cache_misses_total", "Claims of an adapter that was not", real(stats.misses),

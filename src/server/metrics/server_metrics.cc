@@ -30,11 +30,12 @@ void addRequests(MetricFamilies& families, const RequestCounters& counters, cons
     families.counter(at + "prompt_tokens_total", "Prompt tokens of answers that began",
                      real(counters.all.prompt_tokens), labels);
     families.counter(at + "generation_tokens_total", "Generated tokens", real(counters.all.generation_tokens), labels);
-    families.histogram(at + "time_to_first_token_seconds", "From the complete request to a choice's first token",
+    families.histogram(at + "time_to_first_token_seconds",
+                       "Seconds from the complete request to a choice's first token",
                        counters.all.first_token.collect(), labels);
     families.histogram(at + "time_per_output_token_seconds", "Time from token to token", counters.inter_token.collect(),
                        labels);
-    families.histogram(at + "e2e_request_latency_seconds", "From the complete request to a choice's end",
+    families.histogram(at + "e2e_request_latency_seconds", "Seconds from the complete request to a choice's end",
                        counters.whole.collect(), labels);
     families.histogram(at + "request_prompt_tokens", "Prompt tokens of a choice", counters.prompt_length.collect(),
                        labels);
@@ -48,17 +49,18 @@ void addRequests(MetricFamilies& families, const RequestCounters& counters, cons
   }
   families.histogram("vllm:inter_token_latency_seconds", "Time from token to token", counters.inter_token.collect(),
                      labels);
-  families.histogram("vllm:request_time_per_output_token_seconds", "Mean time from token to token of a choice",
+  families.histogram("vllm:request_time_per_output_token_seconds", "Mean seconds from token to token of a choice",
                      counters.token_of_choice.collect(), labels);
-  families.histogram("vllm:request_queue_time_seconds", "From a choice's arrival at the engine to its first step",
-                     counters.queue.collect(), labels);
-  families.histogram("vllm:request_prefill_time_seconds", "From a choice's first step to its first token",
+  families.histogram("vllm:request_queue_time_seconds",
+                     "Seconds from a choice's arrival at the engine to its first step", counters.queue.collect(),
+                     labels);
+  families.histogram("vllm:request_prefill_time_seconds", "Seconds from a choice's first step to its first token",
                      counters.prefill.collect(), labels);
-  families.histogram("vllm:request_decode_time_seconds", "From a choice's first token to its last",
+  families.histogram("vllm:request_decode_time_seconds", "Seconds from a choice's first token to its last",
                      counters.decode.collect(), labels);
-  families.histogram("vllm:request_inference_time_seconds", "From a choice's first step to its last token",
+  families.histogram("vllm:request_inference_time_seconds", "Seconds from a choice's first step to its last token",
                      counters.inference.collect(), labels);
-  families.histogram("vllm:request_max_num_generation_tokens", "Most tokens that a choice was asked for",
+  families.histogram("vllm:request_max_num_generation_tokens", "Largest number of tokens that a choice was asked for",
                      counters.max_generation_length.collect(), labels);
 }
 
@@ -68,13 +70,13 @@ void addModel(MetricFamilies& families, std::string_view name, const ModelCounte
     families.counter("chorus_model_choices_total", "Choices of a model that ended, by reason",
                      real(counters.choices[i]), with(labels, "finished_reason", kOutcomes[i]));
   }
-  families.counter("chorus_model_prompt_tokens_total", "Prompt tokens of a model's answers that began",
+  families.counter("chorus_model_prompt_tokens_total", "Prompt tokens of answers that began, for each model",
                    real(counters.prompt_tokens), labels);
   families.counter("chorus_model_generation_tokens_total", "Generated tokens of a model",
                    real(counters.generation_tokens), labels);
   families.histogram("chorus_model_time_to_first_token_seconds",
-                     "From the complete request to a choice's first token, of a model", counters.first_token.collect(),
-                     labels);
+                     "Seconds from the complete request to a choice's first token, for each model",
+                     counters.first_token.collect(), labels);
 }
 
 void addConnections(MetricFamilies& families, const HttpCounters& http) {

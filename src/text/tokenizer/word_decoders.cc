@@ -33,7 +33,7 @@ void replaceAll(std::string& text, std::string_view from, std::string_view to) {
 }
 
 Utf8Text cleanUp(Utf8Text token, EncodeWork& work) {
-  // Every replacement needs a space.
+  // Every entry of kCleanup begins with a space, so a token without one stays as it is.
   if (token.bytes().find(' ') == std::string::npos) return token;
   std::string text = std::move(token).take();
   for (const auto& [from, to] : kCleanup) {
