@@ -1,0 +1,182 @@
+// Limits of the HTTP server: sizes, times, connections and memory.
+#include <condition_variable>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "server/http/testing/http_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+class HttpLimitsTest : public HttpTest {};
+
+TEST_F(HttpLimitsTest, Limits) {
+  start({.max_header_bytes = 2048, .max_target_bytes = 100, .max_body_bytes = 1000});
+  const auto status = [&](const std::string& text) {
+    SocketClient client(server->port());
+    client.send(text);
+    const std::string response = client.response();
+    EXPECT_NE(response.find("connection: close"), std::string::npos);
+    EXPECT_NE(response.find(R"({"error":{"message":)"), std::string::npos) << response;
+    EXPECT_EQ(client.readAll(), "");
+    return response.size() > 12 ? response.substr(9, 3) : "none";
+  };
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n"), "413");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x')), "413");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x')),
+            "413");
+  EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(4000, 'x') + "\r\n\r\n"), "431");
+  EXPECT_EQ(status("GET /" + std::string(200, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n"), "414");
+  EXPECT_EQ(status("nonsense\r\n\r\n"), "400");
+  EXPECT_EQ(status("GET / HTTP/3.0\r\n\r\n"), "505");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n"), "400");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            "400");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), "501");
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nContent-Length: 1\r\n\r\n"), "417");
+  EXPECT_EQ(requests, 0);
+}
+
+TEST_F(HttpLimitsTest, Timeouts) {
+  start({.header_timeout = milliseconds(100), .body_timeout = milliseconds(100), .idle_timeout = milliseconds(200)});
+  SocketClient header(server->port());
+  header.send("GET / HTT");
+  EXPECT_TRUE(header.readAll().starts_with("HTTP/1.1 408"));
+  SocketClient body(server->port());
+  body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_TRUE(body.readAll().starts_with("HTTP/1.1 408"));
+  SocketClient idle(server->port());
+  EXPECT_EQ(idle.readAll(), "");
+}
+
+TEST_F(HttpLimitsTest, SlowReaderIsDropped) {
+  start({.max_stream_backlog = 65536});
+  SocketClient client(server->port());
+  const int small = 4096;
+  setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(eventually(write_failed));
+  EXPECT_TRUE(eventually(aborted));
+}
+
+TEST_F(HttpLimitsTest, IdleConnectionsGiveWay) {
+  start({.max_connections = 20, .max_connections_per_client = 10});
+  std::vector<std::unique_ptr<SocketClient>> idle;
+  for (int i = 0; i < 50; ++i) {
+    idle.push_back(std::make_unique<SocketClient>(server->port()));
+    if (i % 2) idle.back()->send("GET / HTTP/1.1\r\n");  // an incomplete head
+    ASSERT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << i;
+  }
+  EXPECT_EQ(idle[0]->readAll(), "") << "the oldest was closed";
+}
+
+TEST_F(HttpLimitsTest, BeyondTheLimitTheReserveTellsTheHealth) {
+  start({.max_connections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
+  std::vector<std::unique_ptr<SocketClient>> busy;
+  for (int i = 0; i < 4; ++i) busy.push_back(hold());
+  const std::string health = answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(health.starts_with("HTTP/1.1 200")) << health;
+  EXPECT_NE(health.find("connection: close"), std::string::npos);
+  const std::string other = answerTo("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  EXPECT_TRUE(other.starts_with("HTTP/1.1 503")) << other;
+  EXPECT_NE(other.find(R"({"error":{"message":)"), std::string::npos);
+  std::vector<std::unique_ptr<SocketClient>> silent;
+  for (int i = 0; i < 10; ++i) silent.push_back(std::make_unique<SocketClient>(server->port()));
+  EXPECT_TRUE(answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(aborts, 0) << "no running request gave way";
+  busy.clear();
+  for (int i = 0; i < 500 && aborts < 4; ++i) std::this_thread::sleep_for(milliseconds(10));
+  {
+    std::lock_guard lock(mutex);
+    held.clear();
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(answerTo("GET /y HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "places are free again";
+}
+
+TEST_F(HttpLimitsTest, TooMuchPipelinedInputEndsTheConnectionAfterTheAnswer) {
+  start();
+  auto client = hold();
+  std::string more;
+  for (int i = 0; i < 4000; ++i) more += "GET /n HTTP/1.1\r\nHost: x\r\n\r\n";
+  client->send(more);
+  std::this_thread::sleep_for(milliseconds(400));
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = "{}"});
+  }
+  const std::string all = client->readAll();
+  EXPECT_TRUE(all.starts_with("HTTP/1.1 200")) << all;
+  EXPECT_NE(all.find("connection: close"), std::string::npos);
+  EXPECT_EQ(requests, 1);
+}
+
+TEST_F(HttpLimitsTest, BodiesAreChargedAsTheyArrive) {
+  start({.max_connections = 100, .memory = {.server = 16 << 20, .client = 8 << 20}});
+  std::vector<std::unique_ptr<SocketClient>> clients;
+  const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n";
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<SocketClient>(server->port()));
+    clients.back()->send(head);
+  }
+  EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(server->memoryUsed(), 0u) << "a stated length takes nothing";
+  int refused = 0;
+  for (auto& client : clients) {
+    for (int i = 0; i < 16; ++i) client->send(std::string(65536, 'x'));
+  }
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LE(server->memoryUsed(), size_t{8} << 20);
+  EXPECT_NE(answerTo("POST /s HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").find("POST /s||abc|"),
+            std::string::npos)
+      << "a small body has room beside large ones";
+  for (auto& client : clients) {
+    client->finishSending();
+    const std::string answer = client->readAll();
+    refused += answer.starts_with("HTTP/1.1 429");
+  }
+  EXPECT_GE(refused, 10);
+  clients.clear();
+  for (int i = 0; i < 500 && server->memoryUsed() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(server->memoryUsed(), 0u);
+}
+
+TEST_F(HttpLimitsTest, AnUnreadAnswerEnds) {
+  HttpServerOptions options{.memory = {.server = 64 << 20, .client = 32 << 20}, .min_read_rate = 1 << 20};
+  options.write_timeout = milliseconds(500);
+  start(options);
+  auto client = std::make_unique<SocketClient>(server->port());
+  const int small = 4096;
+  setsockopt(client->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  client->send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  for (int i = 0; i < 500 && requests == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = std::string(20 << 20, 'x')});
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_GT(server->memoryUsed(), size_t{10} << 20);
+  std::string buffer(4096, 0);
+  for (int i = 0; i < 30; ++i) {
+    std::this_thread::sleep_for(milliseconds(50));
+    if (recv(client->fd(), buffer.data(), buffer.size(), MSG_DONTWAIT) == 0) break;
+  }
+  EXPECT_EQ(server->memoryUsed(), 0u) << "4 KB now and then keep nothing";
+  const std::string answer = answerTo("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: bad\r\n\r\n");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400"));
+}
+
+TEST_F(HttpLimitsTest, AnAnswerBeyondItsShareIsRefused) {
+  start({.memory = {.server = 16 << 20, .client = 8 << 20}});
+  auto client = hold();
+  {
+    std::lock_guard lock(mutex);
+    held[0]->respond({.body = std::string(7 << 20, 'x')});
+  }
+  EXPECT_TRUE(client->response().starts_with("HTTP/1.1 429"));
+}
+
+}  // namespace
+}  // namespace chorus::server
