@@ -29,7 +29,7 @@ struct NemoLayout {
 //   kUnsupported  a distributed checkpoint (torch_dist or zarr), which the message names
 NemoLayout nemoLayout(std::span<const std::string> names, std::string_view source);
 
-// Parses model_config.yaml (yaml.h). Throws its Errors, and kCorrupt if it is no map or says other numbers of ranks
+// Parses model_config.yaml (yaml.h). Throws its Errors, and kCorrupt if it is no map or has other numbers of ranks
 // than the layout has.
 Json parseNemoConfig(std::string_view text, const NemoLayout& layout, std::string_view source);
 

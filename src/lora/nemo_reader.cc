@@ -318,7 +318,7 @@ class NemoReader {
     return reordered(b, runs, tensor);
   }
 
-  // The halves of a gated linear stand together on each rank: all activated halves first.
+  // Each rank has its rows of both halves of a gated linear. Puts the activated halves of all ranks first.
   TensorView withHalvesInOrder(const TensorView& b, const std::string& tensor) {
     const int64_t half = b.shape[0] / files_.tp_size / 2;
     std::vector<std::pair<int64_t, int64_t>> runs;
@@ -366,7 +366,7 @@ class NemoReader {
   NemoModules result_;
 };
 
-// Refuses a config that says another shape than the model has, because the order of the rows depends on it.
+// Refuses a config with another shape than the model's, because the order of the rows depends on the shape.
 void checkSameShape(const NemoFiles& files, const ModelConfig& model) {
   const auto check = [&](const char* key, int64_t of_model) {
     const int64_t said = positiveOr(files.config, key, of_model, files.config_source);
