@@ -163,7 +163,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve->add_option("hf_dir,--model", options.model_directory,
                     "The model: a Hugging Face directory or another source of docs/sources.md; converted and built "
                     "into a cache at the first start");
-  serve->add_option("--engine_dir", options.engine_directory, "Engine directory of chorus build, instead of a model");
+  serve->add_option("--engine_dir", options.engine_directory, "Engine directory of chorus build, instead");
   serve->add_option("--tokenizer_dir", options.tokenizer_directory,
                     "Directory with tokenizer files and generation_config.json; needed with --engine_dir");
 

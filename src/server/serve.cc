@@ -157,7 +157,7 @@ class KeySource {
   Routes& routes_;
   const std::shared_ptr<ClientRegistry> clients_;
   std::optional<FileStamp> stamp_;
-  std::string fault_;  // the fault that was found last; a fault is logged once
+  std::string fault_;  // of the last look; each is logged once
 };
 
 void warnOfReach(const ServeOptions& options) {
@@ -181,8 +181,7 @@ std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const Ht
 
 void serve(const ServeOptions& options) {
   ShutdownSignal signal;
-  // Both signals would kill the process. If they are ignored, the system call fails instead, and its caller handles the
-  // error.
+  // Both signals would kill the process. When they are ignored, the call fails instead, and its error is handled there.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 

@@ -26,13 +26,13 @@ struct ServeOptions {
   int lora_refresh_seconds = 0;                 // 0: only at start
   bool enable_admin = false;                    // routes that load and unload adapters
   std::vector<std::string> lora_allowed_roots;  // directories from which they may load, besides lora_directories
-  // Rules for files that tenants write into the directories of adapters.
+  // What tenants that write to the adapter directories may do.
   std::string lora_refresh = "add";                // or sync: adapters whose directory is removed are dropped
   std::string lora_dir_links = "inside";           // or follow
   bool trust_adapter_text = true;                  // tokenizers and templates of adapters
   std::optional<int32_t> adapter_text_memory_mib;  // default: see loaded_model.cc
 
-  // How an engine is built from a Hugging Face directory.
+  // For the engine that is built from a Hugging Face directory.
   std::string dtype = "auto";
   std::string quantize;               // int8 or int4; empty: none
   std::optional<int32_t> group_size;  // for `quantize`; default: see served_engine.cc

@@ -153,8 +153,8 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
 void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forget) {
   catalog_.removeAdapter(name);
   adapter.listed = false;
-  // The adapter's weights stay in the cache only if it uses the base model's tokenizer and templates, because its own
-  // ones would take memory that all adapters share.
+  // Its weights stay only if it uses the base model's text. A text of its own would take memory that all adapters
+  // share.
   if (!forget && adapter.text == catalog_.base().text) return;
   engine_.unregisterAdapter(adapter.id);
   adapter.state.clear();

@@ -24,9 +24,9 @@ namespace chorus::server {
 struct AdapterDirectoryOptions {
   // kInside: a subdirectory must not be a link, and links in it must stay in it. kFollow: links may lead anywhere.
   Links links = Links::kInside;
-  // Whether a scan that finds an adapter's directory missing also drops the adapter's weights. In either case the name
-  // is no longer served. If false, the weights stay in the cache until they are evicted, so that a directory that
-  // reappears with the same files is served without loading.
+  // What a scan does when an adapter's directory is missing. Either way the name is no longer served. True: its weights
+  // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
+  // same files is served without loading.
   bool sync = false;
   // Directories beneath which load() finds adapters, besides the places.
   std::vector<std::string> allowed_roots = {};

@@ -62,7 +62,7 @@ TEST_F(AdapterDirectoryTest, NemoArchivesAreServedBesidePeftFiles) {
   EXPECT_EQ(directory->scan().removed, std::vector<std::string>{"two"});
 }
 
-TEST_F(AdapterDirectoryTest, ABrokenAdapterIsLeftOutAndTriedAgain) {
+TEST_F(AdapterDirectoryTest, BrokenOneIsLeftOutAndTriedAgain) {
   adapter("bad", root / "served");
   adapter("good", root / "served");
   engine.broken = "bad";
@@ -75,7 +75,7 @@ TEST_F(AdapterDirectoryTest, ABrokenAdapterIsLeftOutAndTriedAgain) {
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"bad"});
 }
 
-TEST_F(AdapterDirectoryTest, DanglingLinksDoNotHideOtherAdapters) {
+TEST_F(AdapterDirectoryTest, LinksThatLeadNowhereKeepNobodyOut) {
   adapter("good", root / "served");
   fs::create_symlink("nowhere", root / "served" / "dangling");
   fs::create_symlink("circle", root / "served" / "circle");
@@ -99,7 +99,7 @@ TEST_F(AdapterDirectoryTest, RequestsUseTheAdaptersOwnText) {
   EXPECT_EQ(catalog.find("speaking")->text, own);
 }
 
-TEST_F(AdapterDirectoryTest, NewAdaptersAppearOnRefresh) {
+TEST_F(AdapterDirectoryTest, NewOnesAppearOnRefresh) {
   auto directory = open();
   EXPECT_TRUE(directory->scan().added.empty());
   adapter("late", root / "served");
@@ -136,7 +136,7 @@ TEST_F(AdapterDirectoryTest, OtherContentOfTheSameSizeAndTimeIsSeen) {
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
 }
 
-TEST_F(AdapterDirectoryTest, ARewrittenAdapterIsTakenOnceItsFilesNoLongerChange) {
+TEST_F(AdapterDirectoryTest, ARewrittenOneIsTakenOnceItIsQuiet) {
   const fs::path weights = adapter("a", root / "served") / "adapter_model.safetensors";
   auto directory = open();
   directory->scan();
@@ -161,7 +161,7 @@ TEST_F(AdapterDirectoryTest, ANewTokenizerComesUnderANewId) {
   EXPECT_EQ(engine.registered, (std::map<executor::IdType, std::string>{{2, "a"}}));
 }
 
-TEST_F(AdapterDirectoryTest, AnAdapterWhoseNewContentCannotBeServedKeepsItsOldContent) {
+TEST_F(AdapterDirectoryTest, WhatCannotBeServedKeepsItsOldContent) {
   adapter("a", root / "served");
   auto directory = open();
   directory->scan();
@@ -361,7 +361,7 @@ TEST_F(AdapterDirectoryTest, LinksOutAreRefused) {
             (std::vector<std::string>{"alias", "inside", "link", "real", "thief", "within"}));
 }
 
-TEST_F(AdapterDirectoryTest, LoadsAreConfinedToTheAdaptersDirectory) {
+TEST_F(AdapterDirectoryTest, LoadsAreConfinedToo) {
   const fs::path dir = adapter("a", root / "served");
   adapter("outside", root);
   auto directory = open();
@@ -374,7 +374,7 @@ TEST_F(AdapterDirectoryTest, LoadsAreConfinedToTheAdaptersDirectory) {
   EXPECT_NE(errorOf(engine.loads.at(1)).find("a link that leads"), std::string::npos);
 }
 
-TEST_F(AdapterDirectoryTest, ARemovedAdapterIsNoLongerServed) {
+TEST_F(AdapterDirectoryTest, ARemovedOneEnds) {
   for (const bool sync : {false, true}) {
     SCOPED_TRACE(sync);
     engine.registered.clear();
@@ -404,7 +404,7 @@ TEST_F(AdapterDirectoryTest, ARemovedAdapterIsNoLongerServed) {
   }
 }
 
-TEST_F(AdapterDirectoryTest, ARemovedAdapterFreesItsTokenizerAndTemplates) {
+TEST_F(AdapterDirectoryTest, ARemovedOneGivesItsTextBack) {
   for (const bool sync : {false, true}) {
     adapter("a", root / "served");
     speaking = "a";
@@ -476,7 +476,7 @@ TEST_F(AdapterDirectoryTest, FoldersOfManyFilesAreRefusedInOneLine) {
   EXPECT_EQ(open()->scan().added, std::vector<std::string>{"good"});
 }
 
-TEST_F(AdapterDirectoryTest, ManyBrokenAdaptersMakeFewLogLines) {
+TEST_F(AdapterDirectoryTest, ManyBrokenOnesMakeFewLines) {
   std::ostringstream out;
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(makeLogger(std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
@@ -499,7 +499,7 @@ TEST_F(AdapterDirectoryTest, AScanEndsEarly) {
 }
 
 // A tenant swaps its weights for a link to another tenant's while they are read.
-TEST_F(AdapterDirectoryTest, SwappingLinksDuringAReadNeverServesAnotherTenantsFiles) {
+TEST_F(AdapterDirectoryTest, NoSwapBringsInWhatIsAnothers) {
   const fs::path dir = adapter("a", root / "served");
   adapter("secret", root / "served");
   std::atomic<bool> stop = false;

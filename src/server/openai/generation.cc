@@ -125,7 +125,7 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   return static_cast<int32_t>(job_.default_max_tokens > 0 ? std::min<int64_t>(job_.default_max_tokens, room) : room);
 }
 
-// Returns the rest of the request timeout, which starts when the request is received; at least 1 ms.
+// What remains of the request timeout, which starts when the request is received. At least 1 ms.
 std::chrono::milliseconds Generation::timeLeft() const {
   if (job_.received == std::chrono::steady_clock::time_point()) return *context_.request_timeout;
   const auto spent =
