@@ -21,7 +21,7 @@ RequestRecord::RequestRecord(std::shared_ptr<ServerMetrics> metrics, const HttpR
     : metrics_(std::move(metrics)),
       received_(request.received == Clock::time_point() ? Clock::now() : request.received),
       line_{.id = request.id,
-            .trace_id = traceIdOf(request.header("traceparent")),
+            .trace_id = std::string(traceIdOf(request.header("traceparent"))),
             .method = request.method.substr(0, 16),
             .route = route,
             .client = request.client ? request.client->name() : ""} {}
