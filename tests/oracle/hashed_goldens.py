@@ -108,7 +108,7 @@ def make_variant(name, variant, index, root, seed):
         shutil.copytree(made, path, ignore=shutil.ignore_patterns("*.safetensors"))
     hashed_weights.write_description(path, files)
     llama.write_rows(name, path, models, variant["adapters"], config.get_text_config().vocab_size,
-                     llama.LENGTHS[index:] + llama.LENGTHS[:index], generator, routing)
+                     llama.LENGTHS[index:] + llama.LENGTHS[:index], generator, routing, variant.get("steady", False))
 
 
 def make(family, seed, variants):

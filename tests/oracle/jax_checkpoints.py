@@ -20,11 +20,11 @@ import msgpack
 import numpy
 import torch
 from safetensors.numpy import load_file
-from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTJConfig, GPTJForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTJConfig, GPTJForCausalLM
 
-GEMMA = dict(vocab_size=11, hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, head_dim=6, sliding_window=8, max_position_embeddings=32, query_pre_attn_scalar=6,
-             bos_token_id=1, eos_token_id=2)
+GEMMA1 = dict(vocab_size=11, hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4, head_dim=6,
+              max_position_embeddings=32, bos_token_id=1, eos_token_id=2)
+GEMMA = dict(**GEMMA1, num_key_value_heads=2, sliding_window=8, query_pre_attn_scalar=6)
 
 
 def random_model(model):
@@ -77,14 +77,19 @@ def deepmind_names(weights, config, gating_rows_first):
     for i in range(config.num_hidden_layers):
         layer = lambda name: weights[f"model.layers.{i}.{name}.weight"]
         gating = numpy.stack([layer("mlp.gate_proj"), layer("mlp.up_proj")])
+        q, k, v = (by_head(layer(f"self_attn.{part}_proj"), n) for part, n in [("q", heads), ("k", kv_heads), ("v", kv_heads)])
+        # Gemma 1 has no norms after the blocks. Models with a KV head for each query head have q, k and v in one array.
+        norms = {"pre_attention_norm/scale": layer("input_layernorm")}
+        if f"model.layers.{i}.pre_feedforward_layernorm.weight" in weights:
+            norms |= {"post_attention_norm/scale": layer("post_attention_layernorm"),
+                      "pre_ffw_norm/scale": layer("pre_feedforward_layernorm"),
+                      "post_ffw_norm/scale": layer("post_feedforward_layernorm")}
+        else:
+            norms["pre_ffw_norm/scale"] = layer("post_attention_layernorm")
+        attention = ({"attn/qkv_einsum/w": numpy.stack([q, k, v])} if heads == kv_heads else
+                     {"attn/q_einsum/w": q, "attn/kv_einsum/w": numpy.stack([k, v])})
         params |= {f"transformer/layer_{i}/{name}": value for name, value in {
-            "pre_attention_norm/scale": layer("input_layernorm"),
-            "post_attention_norm/scale": layer("post_attention_layernorm"),
-            "pre_ffw_norm/scale": layer("pre_feedforward_layernorm"),
-            "post_ffw_norm/scale": layer("post_feedforward_layernorm"),
-            "attn/q_einsum/w": by_head(layer("self_attn.q_proj"), heads),
-            "attn/kv_einsum/w": numpy.stack([by_head(layer("self_attn.k_proj"), kv_heads),
-                                             by_head(layer("self_attn.v_proj"), kv_heads)]),
+            **norms, **attention,
             "attn/attn_vec_einsum/w": layer("self_attn.o_proj").reshape(hidden, heads, size).transpose(1, 2, 0),
             "mlp/gating_einsum": gating if gating_rows_first else gating.transpose(0, 2, 1),
             "mlp/linear": layer("mlp.down_proj").T}.items()}
@@ -181,7 +186,9 @@ def main(models, npz, flax_files):
         tree = flax_names(save(random_model(model), models / name), layer_norms=("ln_1", "ln_2", "ln_f"))
         (flax_files / f"{name}.msgpack").write_bytes(flax.serialization.to_bytes(tree))
 
-    for name, model, rows_first in (("gemma2", Gemma2ForCausalLM(Gemma2Config(**GEMMA)), False),
+    for name, model, rows_first in (("gemma_2b", GemmaForCausalLM(GemmaConfig(**GEMMA1, num_key_value_heads=1)), False),
+                                    ("gemma_7b", GemmaForCausalLM(GemmaConfig(**GEMMA1, num_key_value_heads=4)), False),
+                                    ("gemma2", Gemma2ForCausalLM(Gemma2Config(**GEMMA)), False),
                                     ("gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA)), True)):
         model = random_model(model).to(torch.bfloat16)
         model.save_pretrained(models / name)

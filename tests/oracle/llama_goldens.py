@@ -201,9 +201,35 @@ def generate(model, adapter, prompts):
     return torch.cat(tokens, 1), margin
 
 
-def choose_prompt(models, adapter, length, vocab, generator, routing=None):
+class RoundingCache(transformers.DynamicCache):
+    """Rounds keys and values, as the cache of an engine of this dtype does."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.rounds_to = dtype
+
+    def update(self, keys, values, *arguments, **options):
+        return super().update(keys.to(self.rounds_to).float(), values.to(self.rounds_to).float(), *arguments, **options)
+
+
+def movement(model, adapter, prompt, tokens, dtype):
+    """How far rounded keys and values move the answer's logits, as a part of what tests/golden_tolerance.h allows for it.
+
+    The tolerance assumes that the softmax at most doubles a relative error. It multiplies it by the scores, though, so
+    where two keys have nearly equal, large scores, the logits can move further.
+    """
+    inputs = torch.tensor([prompt + tokens[:-1]])
+    exact = forward(model, adapter, input_ids=inputs).logits[0, len(prompt) - 1 :]
+    rounded = forward(model, adapter, input_ids=inputs, past_key_values=RoundingCache(dtype), use_cache=True)
+    moved = (rounded.logits[0, len(prompt) - 1 :] - exact).abs().max()
+    allowed = 2 * exact.abs().max() * (2 * model.config.num_hidden_layers) ** 0.5 * torch.finfo(dtype).eps / 2
+    return float(moved / allowed)
+
+
+def choose_prompt(models, adapter, length, vocab, generator, routing=None, steady=False):
     """Of CANDIDATES random prompts, the one with the widest margin over all dtypes and an answer that the adapter
-    changes. routing: experts.Routing, of models with experts.
+    changes. routing: experts.Routing, of models with experts. steady: leaves out prompts whose movement is more than
+    half of the tolerance.
     """
     prompts = torch.randint(0, vocab, (CANDIDATES, length), generator=generator)
     tokens, _ = generate(models["float32"], adapter, prompts)
@@ -217,9 +243,12 @@ def choose_prompt(models, adapter, length, vocab, generator, routing=None):
     if adapter is not None:
         base, _ = generate(models["float32"], None, prompts)
         margin[(base == tokens).all(1)] = -1
-    best = int(margin.argmax())
-    assert margin[best] > 0, "no candidate is varied and shows its adapter"
-    return prompts[best].tolist()
+    for best in margin.argsort(descending=True).tolist():
+        assert margin[best] > 0, "no candidate is varied and shows its adapter"
+        prompt = prompts[best].tolist()
+        dtypes = [name for name in models if steady and DTYPES[name].itemsize == 2]
+        if all(movement(models[name], adapter, prompt, tokens[best].tolist(), DTYPES[name]) <= 0.5 for name in dtypes):
+            return prompt
 
 
 def expect(model, adapter, prompt, all_positions):
@@ -258,9 +287,9 @@ def as_difference(values, base, dtype):
     return step, (difference / step).round().to(integers)
 
 
-def write_rows(name, path, models, adapters, vocab, lengths, generator, routing=None, **keys):
+def write_rows(name, path, models, adapters, vocab, lengths, generator, routing=None, steady=False, **keys):
     """Writes case.json, with `keys` added, and expected.safetensors. models: dtype -> oracle. One prompt of each length
-    is chosen; routing as in choose_prompt.
+    is chosen; routing and steady as in choose_prompt.
     """
     choices = [None, *adapters]
     shortest = sorted(lengths)[:2]
@@ -268,7 +297,7 @@ def write_rows(name, path, models, adapters, vocab, lengths, generator, routing=
     logits = {}
     for i, length in enumerate(lengths):
         adapter = choices[i % len(choices)]
-        prompt = choose_prompt(models, adapter, length, vocab, generator, routing)
+        prompt = choose_prompt(models, adapter, length, vocab, generator, routing, steady)
         all_positions = length in shortest
         row = dict(adapter=adapter, prompt=prompt, first_logits_position=0 if all_positions else length - 1, expected={})
         for dtype, oracle in models.items():

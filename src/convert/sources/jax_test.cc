@@ -53,10 +53,12 @@ TEST_F(JaxTest, EveryKindOfFileGivesTheSameBytes) {
 
 TEST_F(JaxTest, DeepMindsGemmaGivesTheSameBytes) {
   // Compressed, in bfloat16, which numpy stores as two-byte voids.
-  for (const char* model : {"gemma2", "gemma3"}) {
-    EXPECT_EQ(checkpointOf(place("npz_fuzz", std::string(model) + ".npz", model, "gemma.npz")),
-              checkpointOf(original(model)))
-        << model;
+  const ConvertOptions ranks = {.dtype = DType::kFloat32, .tp_size = 2, .pp_size = 2};
+  for (const char* model : {"gemma_2b", "gemma_7b", "gemma2", "gemma3"}) {
+    SCOPED_TRACE(model);
+    const fs::path jax = place("npz_fuzz", std::string(model) + ".npz", model, "gemma.npz");
+    EXPECT_EQ(checkpointOf(jax), checkpointOf(original(model)));
+    EXPECT_EQ(checkpointOf(jax, ranks), checkpointOf(original(model), ranks));
   }
 }
 
