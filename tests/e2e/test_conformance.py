@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 import unittest
@@ -72,6 +73,15 @@ def headers_of_refusal(server, body, path="/v1/completions"):
     return status, {name: headers[name] for name in ("retry-after", "retry-after-ms", "x-should-retry") if name in headers}
 
 
+def connections(server):
+    """How many connections the server has accepted, this one included."""
+    connection = server.connect()
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return float(re.search(r'^chorus_http_connections_total\{outcome="accepted"\} (\S+)$', text, re.M).group(1))
+
+
 class Types(unittest.TestCase):
     """Answers are valid objects of the package's strict types, without a field that is missing."""
 
@@ -113,6 +123,13 @@ class Types(unittest.TestCase):
                 for chunk in chunks:
                     self.valid(chunk)
                 self.assertEqual(len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}), 1)
+
+    def test_responses(self):
+        respond = setting.client().responses.create
+        ask = {"model": "base", "input": "two dogs", "max_output_tokens": 4, "temperature": 0}
+        self.valid(respond(**ask))
+        for event in respond(**ask, stream=True):
+            self.valid(event)
 
     def test_models(self):
         for model in setting.client().models.list():
@@ -164,6 +181,69 @@ class Errors(unittest.TestCase):
         client = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="x", max_retries=0)
         with self.assertRaises(openai.APIConnectionError):
             client.completions.create(**ASK)
+
+
+class Surface(unittest.TestCase):
+    """What the package has and this server does not: each call ends with one error that says so, and is not tried again."""
+
+    def test_other_services_are_not_found(self):
+        client = setting.client().with_options(max_retries=2)
+        calls = {
+            "embeddings": lambda: client.embeddings.create(model="base", input="x"),
+            "moderations": lambda: client.moderations.create(input="x"),
+            "images": lambda: client.images.generate(prompt="x"),
+            "speech": lambda: client.audio.speech.create(model="base", voice="alloy", input="x"),
+            "files": lambda: client.files.list(),
+            "batches": lambda: client.batches.create(completion_window="24h", endpoint="/v1/completions", input_file_id="f"),
+            "fine tuning": lambda: client.fine_tuning.jobs.list(),
+            "vector stores": lambda: client.vector_stores.list(),
+            "conversations": lambda: client.conversations.create(),
+            "containers": lambda: client.containers.list(),
+            "evals": lambda: client.evals.list(),
+            "stored response": lambda: client.responses.retrieve("resp_1"),
+            "its input": lambda: client.responses.input_items.list("resp_1"),
+            "cancelled response": lambda: client.responses.cancel("resp_1"),
+            "deleted response": lambda: client.responses.delete("resp_1"),
+            "stored chat": lambda: client.chat.completions.retrieve("chatcmpl-1"),
+            "its messages": lambda: client.chat.completions.messages.list("chatcmpl-1"),
+            "changed chat": lambda: client.chat.completions.update("chatcmpl-1", metadata={}),
+            "deleted chat": lambda: client.chat.completions.delete("chatcmpl-1"),
+        }
+        for name, call in calls.items():
+            with self.subTest(name):
+                with self.assertRaises(openai.NotFoundError) as caught:
+                    call()
+                self.is_one_error(caught.exception)
+
+    def test_known_paths_with_other_methods(self):
+        client = setting.client().with_options(max_retries=2)
+        for name, call in {"stored chats": lambda: client.chat.completions.list(),
+                           "deleted model": lambda: client.models.delete("roman")}.items():
+            with self.subTest(name):
+                with self.assertRaises(openai.APIStatusError) as caught:
+                    call()
+                self.assertEqual(caught.exception.status_code, 405)
+                self.assertTrue(caught.exception.response.headers["allow"])
+                self.is_one_error(caught.exception)
+        self.assertIn("roman", [model.id for model in client.models.list()])
+
+    def is_one_error(self, error):
+        self.assertEqual(set(error.body), {"message", "type", "param", "code"})
+        self.assertTrue(error.body["message"].endswith((".", "?")) or " " in error.body["message"], error.body)
+        self.assertEqual(error.request_id, error.response.headers["x-request-id"])
+        self.assertEqual(error.response.request.headers["x-stainless-retry-count"], "0")
+
+    def test_structured_answers_are_refused_by_name(self):
+        class Animals(pydantic.BaseModel):
+            dogs: int
+        with self.assertRaises(openai.BadRequestError) as caught:
+            setting.client().chat.completions.parse(**CHAT, response_format=Animals)
+        self.assertEqual(caught.exception.param, "response_format")
+
+    def test_urls_may_end_with_a_slash(self):
+        url = setting.shared_server().url + "/v1/"
+        client = openai.OpenAI(base_url=url, api_key="x", max_retries=0, timeout=60 * TIME_SCALE)
+        self.assertEqual(client.completions.create(**ASK).usage.completion_tokens, 4)
 
 
 class Responses(unittest.TestCase):
@@ -287,6 +367,23 @@ class Async(unittest.TestCase):
         self.assertEqual(raw.parse().choices[0].message.content, chat.choices[0].message.content)
         self.assertEqual("".join(c.delta.content or "" for chunk in chunks for c in chunk.choices),
                          chat.choices[0].message.content)
+
+    def test_one_connection_serves_stream_after_stream(self):
+        """The package reads a body to its end before it uses the connection again, so the body must end after [DONE]."""
+        async def main():
+            async with self.client() as client:
+                texts = []
+                for _ in range(3):
+                    stream = await client.chat.completions.create(**CHAT, stream=True)
+                    texts.append("".join([c.delta.content or "" async for chunk in stream for c in chunk.choices]))
+                async with client.chat.completions.stream(**{**CHAT, "max_tokens": 64}) as stream:
+                    final = await stream.get_final_completion()
+                return texts, final.choices[0].message.content
+        before = connections(setting.shared_server())
+        texts, final = asyncio.run(main())
+        self.assertEqual(connections(setting.shared_server()) - before, 2, "the client's, and that of the count itself")
+        self.assertEqual(len(set(texts)), 1)
+        self.assertTrue(final.startswith(texts[0]))
 
     def test_cancelled_tasks_free_their_places(self):
         async def main():
