@@ -32,7 +32,8 @@ change of a flag: `build/release/bin/chorus flags > docs/flags.md`.
 Dashes and underscores are the same: `--lora-dir` is `--lora_dir`, `chorus lora_convert` is `chorus lora-convert`. A flag
 without values in its row takes none; one of several values (`...`) takes the words up to the next flag, and may be given
 several times. `--` ends flags. A variable stands in for a flag that is not given; it gives one value, or several where the
-flag's own values are separated by commas. `chorus serve` also reads flags from a file (`--config`,
+flag's own values are separated by commas. If several variables of a flag are set, NIM's override the one with `CHORUS_`, and
+NIM's must have the same value. `chorus serve` also reads flags from a file (`--config`,
 [deployment.md](deployment.md#configuration)).
 
 | exit status | means |

@@ -105,9 +105,9 @@ TEST_F(NimVariablesTest, AnyVariableOfAFlagIsRead) {
   chooseVariables(*serve, {});
   EXPECT_EQ(port->get_envname(), "CHORUS_PORT");
   EXPECT_EQ(variablesOf(*port).front(), "NIM_SERVER_PORT") << "the choice changes no page";
-  setenv("NIM_HTTP_API_PORT", "9001", 1);
+  setenv("NIM_HTTP_API_PORT", "9003", 1);
   chooseVariables(*serve, {});
-  EXPECT_EQ(port->get_envname(), "NIM_HTTP_API_PORT");
+  EXPECT_EQ(port->get_envname(), "NIM_HTTP_API_PORT") << "an image sets the variable with CHORUS_";
   setenv("NIM_SERVER_PORT", "9002", 1);
   try {
     chooseVariables(*serve, {});

@@ -105,7 +105,7 @@ void chooseVariables(CLI::App& command, std::span<const char* const> args) {
       if (value == nullptr) continue;
       if (chosen.empty()) {
         chosen = name;
-      } else if (std::string_view(environmentValue(chosen)) != value) {
+      } else if (!name.starts_with("CHORUS_") && std::string_view(environmentValue(chosen)) != value) {
         fail(ErrorCode::kInvalidArgument, "{}: {} is set too, to another value of the same flag; unset one of them",
              name, chosen);
       }
