@@ -25,7 +25,7 @@ constexpr std::string_view kNoOtel = "nothing is sent to a collector; Prometheus
 constexpr std::string_view kOneProcess =
     "a server is one process on one machine; an engine of several ranks comes from chorus build, by --engine_dir";
 constexpr std::string_view kHostMemory = "the KV cache is in the host's memory";
-constexpr std::string_view kNoTls = "the server has no TLS of its own; a proxy has it (docs/deployment.md)";
+constexpr std::string_view kNoTls = "certificates are not taken from it; docs/security.md says how to serve HTTPS";
 
 constexpr NimVariable flag(std::string_view name, std::string_view of, std::string_view note = "") {
   return {name, NimFate::kFlag, of, "", note};
