@@ -1,6 +1,7 @@
 // Statistics of the executor: of each step, of each request in a step, and of a request as a whole.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -35,12 +36,23 @@ struct AdapterCacheLevelStats {
   std::int64_t evictions = 0;  // adapters removed to make room
 };
 
+// Chorus: how long successful loads of adapters took, each from the request that needed the adapter to the end of its
+// load, as a histogram. Totals since the start.
+struct AdapterLoadTimes {
+  // Upper bounds of the buckets in seconds; the last bucket has none.
+  static constexpr std::array<double, 14> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10,   30};
+  std::array<std::int64_t, kBounds.size() + 1> counts{};  // loads of each bucket
+  double seconds = 0;                                     // of all loads together
+};
+
 // Chorus: the loaded adapters (host) and, of these, those that steps can use at once (device). On the CPU the device
 // level takes no memory of its own.
 struct AdapterCacheStats {
   AdapterCacheLevelStats host, device;
   std::int64_t loads = 0;  // successful loads from a directory or from a request's tensors
   std::int64_t failedLoads = 0;
+  AdapterLoadTimes loadTimes;  // of the successful loads
 };
 
 // Chorus: a registered adapter and where its packed weights are.

@@ -10,19 +10,18 @@
 #include "cli/arguments.h"
 #include "cli/build_flags.h"
 #include "cli/evaluation/summarize_flags.h"
+#include "cli/nim_variables.h"
+#include "cli/variable_names.h"
 
 namespace chorus {
 namespace {
 
 // Variables that replace no flag: name, who reads it, meaning.
 constexpr const char* kOtherVariables[][3] = {
-    {"CHORUS_CACHE_DIR", "chorus serve",
-     "Where engines built from Hugging Face directories are kept, unless --cache_dir is given"},
     {"XDG_CACHE_HOME", "chorus serve",
-     "Its subdirectory chorus keeps these engines, unless --cache_dir or CHORUS_CACHE_DIR is given"},
+     "Its subdirectory chorus keeps the engines built from Hugging Face directories, unless --cache_dir is given"},
     {"HOME", "chorus serve",
-     "Its subdirectory .cache/chorus keeps these engines, unless --cache_dir, CHORUS_CACHE_DIR or XDG_CACHE_HOME is "
-     "given"},
+     "Its subdirectory .cache/chorus keeps them, unless --cache_dir or XDG_CACHE_HOME is given"},
 };
 
 constexpr const char* kIntroduction = R"(# Flags and variables
@@ -33,7 +32,8 @@ change of a flag: `build/release/bin/chorus flags > docs/flags.md`.
 Dashes and underscores are the same: `--lora-dir` is `--lora_dir`, `chorus lora_convert` is `chorus lora-convert`. A flag
 without values in its row takes none; one of several values (`...`) takes the words up to the next flag, and may be given
 several times. `--` ends flags. A variable stands in for a flag that is not given; it gives one value, or several where the
-flag's own values are separated by commas. `chorus serve` also reads flags from a file (`--config`,
+flag's own values are separated by commas. If several variables of a flag are set, NIM's override the one with `CHORUS_`, and
+NIM's must have the same value. `chorus serve` also reads flags from a file (`--config`,
 [deployment.md](deployment.md#configuration)).
 
 | exit status | means |
@@ -56,6 +56,12 @@ std::string cell(const std::string& text) {
   return safe;
 }
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
+
+std::string codes(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + code(text);
+  return all;
+}
 
 std::string namesOf(const CLI::Option& option) {
   std::string names;
@@ -84,7 +90,7 @@ std::string valuesOf(const CLI::Option& option) {
 std::string rowOf(const CLI::Option& option) {
   const std::string preset = option.get_required() ? "required" : code(option.get_default_str());
   return fmt::format("| {} | {} | {} | {} | {} |\n", namesOf(option), cell(valuesOf(option)), preset,
-                     code(option.get_envname()), cell(option.get_description()));
+                     codes(variablesOf(option)), cell(option.get_description()));
 }
 
 void addCommand(CLI::App& command, std::string& page) {
@@ -126,19 +132,46 @@ void addForeignFlagsOf(const std::string& command, std::string& page) {
 }
 
 struct Variable {
-  std::string name, commands, flags, description;
+  std::vector<std::string> names;
+  std::string commands, flags, description;
 };
+
+constexpr const char* kNimIntroduction = R"(
+### Variables of NVIDIA NIM
+
+`chorus serve` knows the variables of NIM's containers of language models. One stands in for a flag; has *no effect*, which a line
+of the log says at start; or is *refused*: it asks for something that this server does not do, and any value but those in
+parentheses ends the start with an error that names it. An unknown variable that begins with `NIM_` gets a warning.
+
+| variable | | |
+|---|---|---|
+)";
+
+void addNimTable(std::string& page) {
+  page += kNimIntroduction;
+  for (const NimVariable& variable : nimVariables()) {
+    std::string fate = "no effect";
+    if (variable.fate == NimFate::kFlag) fate = code("--" + std::string(variable.flag));
+    if (variable.fate == NimFate::kRefused) {
+      fate = "refused";
+      std::string allowed(variable.off);
+      for (size_t bar = 0; (bar = allowed.find('|', bar)) != std::string::npos;) allowed.replace(bar, 1, "`, `");
+      if (!allowed.empty()) fate += " (`" + allowed + "`)";
+    }
+    page += fmt::format("| {} | {} | {} |\n", code(std::string(variable.name)), fate, cell(std::string(variable.note)));
+  }
+}
 
 // Collects the variables of all commands in the order in which they first occur.
 void addVariables(const CLI::App& command, std::vector<Variable>& variables) {
   for (const CLI::App* sub : command.get_subcommands(nullptr)) addVariables(*sub, variables);
   for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_envname();
-    if (name.empty()) continue;
+    const std::vector<std::string> names = variablesOf(*option);
+    if (names.empty()) continue;
     const auto known =
-        std::find_if(variables.begin(), variables.end(), [&](const Variable& v) { return v.name == name; });
+        std::find_if(variables.begin(), variables.end(), [&](const Variable& v) { return v.names == names; });
     if (known == variables.end()) {
-      variables.push_back({name, calledAs(command), namesOf(*option), option->get_description()});
+      variables.push_back({names, calledAs(command), namesOf(*option), option->get_description()});
     } else {
       known->commands += ", " + calledAs(command);
     }
@@ -153,11 +186,12 @@ std::string flagsPage(CLI::App& app) {
   std::vector<Variable> variables;
   addVariables(app, variables);
   for (const auto& [name, command, description] : kOtherVariables)
-    variables.push_back({name, command, "", description});
+    variables.push_back({{name}, command, "", description});
   for (const Variable& variable : variables) {
-    page += fmt::format("| {} | {} | {} | {} |\n", code(variable.name), variable.commands, variable.flags,
+    page += fmt::format("| {} | {} | {} | {} |\n", codes(variable.names), variable.commands, variable.flags,
                         cell(variable.description));
   }
+  addNimTable(page);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     addCommand(*command, page);
     addForeignFlagsOf(command->get_name(), page);

@@ -26,12 +26,13 @@ TEST(FlagsPageTest, AllVariablesAndFlagsAreInOneGeneratedTableThatIsNotStale) {
 
 TEST(FlagsPageTest, SaysNamesValuesDefaultVariableAndPurpose) {
   const std::string text = page();
-  EXPECT_THAT(text, HasSubstr("| `--port` | 0 to 65535 | `8000` | `NIM_SERVER_PORT` | Port to listen on"));
-  EXPECT_THAT(text, HasSubstr("| `NIM_PEFT_SOURCE` | chorus serve | `--lora_dir` |"));
+  EXPECT_THAT(text, HasSubstr("| `--port` | 0 to 65535 | `8000` | `NIM_SERVER_PORT`, `NIM_HTTP_API_PORT`, "
+                              "`CHORUS_PORT` | Port to listen on"));
+  EXPECT_THAT(text, HasSubstr("| `NIM_PEFT_SOURCE`, `CHORUS_LORA_DIR` | chorus serve | `--lora_dir` |"));
   EXPECT_THAT(text, HasSubstr("| `-i`, `--in-file` | text | required |"));
   EXPECT_THAT(text, HasSubstr("## chorus bench serve\n"));
   EXPECT_THAT(text, HasSubstr("| `--gemm_plugin` |")) << "flags that build takes by a table";
-  EXPECT_THAT(text, HasSubstr("| `CHORUS_CACHE_DIR` |"));
+  EXPECT_THAT(text, HasSubstr("| `XDG_CACHE_HOME` | chorus serve |"));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "cli/serve_command.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,6 +15,7 @@
 #include "cli/config_file.h"
 #include "cli/effective_configuration.h"
 #include "cli/flag_values.h"
+#include "cli/nim_variables.h"
 #include "cli/variable_names.h"
 #include "server/serve.h"
 
@@ -45,10 +50,11 @@ std::string logLevelName(std::string level) {
   return level;
 }
 
-// NIM's variable is 1 for lines of JSON and 0 for text.
-std::string formatName(const std::string& format) {
-  if (format == "1") return "json";
-  return format == "0" ? "text" : format;
+// NIM's variable is 1 or true for lines of JSON, 0 or false for text.
+std::string formatName(std::string format) {
+  std::transform(format.begin(), format.end(), format.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (format == "1" || format == "true") return "json";
+  return format == "0" || format == "false" ? "text" : format;
 }
 
 // NIM writes "None" for its default interval, which means never.
@@ -57,6 +63,19 @@ std::string neverAsZero(std::string interval) {
   const bool never = std::equal(interval.begin(), interval.end(), none.begin(), none.end(),
                                 [](unsigned char a, char b) { return std::tolower(a) == b; });
   return never ? "0" : interval;
+}
+
+// A path that is not there, such as hf://org/model, which other servers download. The flag is in the message, so that
+// it becomes the variable that gave the value. path: may be NAME=PATH for an adapter.
+void checkIsThere(const char* flag, const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return;
+  if (path.find("://") != std::string::npos) {
+    fail(ErrorCode::kInvalidArgument, "{} {}: nothing is downloaded; give a local directory or file", flag, path);
+  }
+  if (std::string_view(flag) == "--model") {
+    fail(ErrorCode::kNotFound, "{} {}: no such file or directory", flag, path);
+  }
 }
 
 void runServe(ServeArgs& args, const std::string& configuration) {
@@ -68,9 +87,14 @@ void runServe(ServeArgs& args, const std::string& configuration) {
     const char* value = std::getenv(variable);
     if (value != nullptr && *value == '\0') fail(ErrorCode::kInvalidArgument, "{}: it must not be empty", variable);
   }
-  if (options.model_directory.empty() == options.engine_directory.empty()) {
+  if (options.model_directory.empty() && options.engine_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "give either a model or --engine_dir with --tokenizer_dir");
   }
+  if (!options.model_directory.empty() && !options.engine_directory.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--model and --engine_dir are both given; use one of them");
+  }
+  if (!options.model_directory.empty()) checkIsThere("--model", options.model_directory);
+  for (const std::string& place : args.lora_dirs) checkIsThere("--lora_dir", place);
   if (options.group_size && options.quantize.empty()) {
     fail(ErrorCode::kInvalidArgument, "--group_size needs --quantize");
   }
@@ -79,6 +103,7 @@ void runServe(ServeArgs& args, const std::string& configuration) {
     options.lora_directories.emplace_back(std::move(place), "--lora_modules");
   // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
   options.model_name = options.model_name.substr(0, options.model_name.find(','));
+  checkNimVariables(environ);
   infoLines(configuration);
   server::serve(options);
 }
@@ -170,18 +195,15 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve->add_option("--host", options.host, "Address to listen on, IPv4 or IPv6")->capture_default_str();
   serve->add_option("--port", options.port, "Port to listen on; 0: any free one, printed at start")
       ->check(inRange(0, 65535))
-      ->envname("NIM_SERVER_PORT")
       ->capture_default_str();
-  serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's")
-      ->envname("NIM_SERVED_MODEL_NAME");
+  serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's");
   serve
       ->add_option(
           "--lora_dir", args->lora_dirs,
           "Directory of adapters: each subdirectory with an adapter_config.json or a .nemo file is served by "
           "its name. Or one adapter: its directory or .nemo file, served by its name, or NAME=PATH. May be given "
           "several times")
-      ->allow_extra_args(false)
-      ->envname("NIM_PEFT_SOURCE");
+      ->allow_extra_args(false);
   serve
       ->add_option("--lora_modules", args->lora_modules,
                    "Adapters in vLLM's way, NAME=PATH ...: the same as a --lora_dir for each")
@@ -197,7 +219,6 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve
       ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,
                    "Seconds between scans for new adapters; 0 or None: scan only at start")
-      ->envname("NIM_PEFT_REFRESH_INTERVAL")
       ->transform(neverAsZero)
       ->check(inRange(0, 1 << 24))
       ->capture_default_str();
@@ -245,19 +266,16 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
           "--max_lora_rank", options.max_lora_rank,
           "Largest adapter rank of an engine built from a Hugging Face directory, by default 64; with --engine_dir at "
           "most the engine's own. --max_cpu_loras and --max_gpu_loras count adapters of this rank")
-      ->envname("NIM_MAX_LORA_RANK")
       ->check(inRange(1, 1 << 16));
   serve
       ->add_option("--max_cpu_loras", options.max_cpu_loras,
                    "Memory that keeps adapters, counted in adapters of the largest rank on every module that the "
                    "engine allows; smaller ones take less; default: 1 GiB, a quarter of the free memory at most")
-      ->envname("NIM_MAX_CPU_LORAS")
       ->check(positive);
   serve
       ->add_option(
           "--max_gpu_loras", options.max_gpu_loras,
           "Adapters of the largest rank that requests running at once may use; default: all that --max_cpu_loras keeps")
-      ->envname("NIM_MAX_GPU_LORAS")
       ->check(positive);
   serve
       ->add_option(
@@ -266,11 +284,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
           "reject: status 429 at once, as NIM; wait: it waits in the queue")
       ->check(oneOf({"reject", "wait"}))
       ->capture_default_str();
-  serve
-      ->add_option("--cache_dir", options.cache_directory,
-                   "Where engines built from Hugging Face directories are kept; default: $CHORUS_CACHE_DIR, "
-                   "$XDG_CACHE_HOME/chorus or ~/.cache/chorus")
-      ->envname("NIM_CACHE_PATH");
+  serve->add_option("--cache_dir", options.cache_directory,
+                    "Where engines built from Hugging Face directories are kept; default: "
+                    "$XDG_CACHE_HOME/chorus or ~/.cache/chorus");
 
   serve
       ->add_option("--max_batch_size", options.max_batch_size, "Most requests in one step; default: 64 or the engine's")
@@ -325,13 +341,11 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->check(oneOf({"on", "off"}))
       ->default_str("on");
   serve->add_option("--log_level", args->log_level, "trace, debug, info, warning, error or off; NIM's names too")
-      ->envname("NIM_LOG_LEVEL")
       ->capture_default_str();
   serve
-      ->add_option(
-          "--log_format", args->log_format,
-          "text, or json: one object per line with timestamp, level and message; 1 stands for json, 0 for text")
-      ->envname("NIM_JSONL_LOGGING")
+      ->add_option("--log_format", args->log_format,
+                   "text, or json: one object per line with timestamp, level and message; 1 and true stand for json, "
+                   "0 and false for text")
       ->transform(formatName)
       ->check(oneOf({"text", "json"}))
       ->capture_default_str();
@@ -347,7 +361,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve->add_option("--config", args->config_path,
                     "YAML file with values for flags that neither the command line nor a variable gives; its keys are "
                     "the flags' names without dashes, lists are for flags that may be given several times");
+  addNimVariables(*serve);
   addVariableNames(*serve, "CHORUS_");
+  serve->preparse_callback([args, serve](size_t) { chooseVariables(*serve, args->words); });
   serve->footer("Variables in brackets stand in for flags that are not given.");
   // Runs when the command's words and variables have been read.
   serve->parse_complete_callback([args, serve] {

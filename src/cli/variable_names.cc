@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/error.h"
+#include "cli/nim_variables.h"
+
 namespace chorus {
 namespace {
 
@@ -14,6 +17,18 @@ std::string spelled(std::string_view flag) {
   std::string same(flag.substr(0, flag.find('=')));
   std::replace(same.begin(), same.end(), '-', '_');
   return same;
+}
+
+std::string prefixedName(std::string_view prefix, const CLI::Option& option) {
+  std::string name(prefix);
+  for (const char c : option.get_lnames().front())
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+const char* environmentValue(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
 bool isPartOfFlag(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
@@ -30,8 +45,8 @@ bool isGiven(const CLI::Option& option, std::span<const char* const> args) {
 std::string variableOf(const CLI::Option& option, std::span<const char* const> args) {
   const std::string variable = option.get_envname();
   if (variable.empty()) return "";
-  const char* value = std::getenv(variable.c_str());
-  if (value == nullptr || *value == '\0' || isGiven(option, args)) return "";
+  const char* value = environmentValue(variable);
+  if (value == nullptr || isGiven(option, args)) return "";
   // A positional argument has no name on the command line.
   const bool positional = option.get_positional() && option.count() > 0;
   return positional && option.results().front() != value ? "" : variable;
@@ -50,10 +65,52 @@ void replaceFlag(std::string& message, const std::string& flag, std::string_view
 void addVariableNames(CLI::App& command, std::string_view prefix) {
   for (CLI::Option* option : command.get_options()) {
     if (option == command.get_help_ptr() || option->get_lnames().empty() || !option->get_envname().empty()) continue;
-    std::string name(prefix);
-    for (const char c : option->get_lnames().front())
-      name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    option->envname(std::move(name));
+    option->envname(prefixedName(prefix, *option));
+  }
+}
+
+void addNimVariables(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option == command.get_help_ptr() || option->get_lnames().empty()) continue;
+    const auto variables = nimVariables();
+    const auto first = std::find_if(variables.begin(), variables.end(), [&](const NimVariable& variable) {
+      return variable.fate == NimFate::kFlag && variable.flag == option->get_lnames().front();
+    });
+    if (first != variables.end()) option->envname(std::string(first->name));
+  }
+}
+
+std::vector<std::string> variablesOf(const CLI::Option& option) {
+  const std::string chosen = option.get_envname();
+  if (chosen.empty()) return {};
+  std::vector<std::string> names;
+  if (!option.get_lnames().empty()) {
+    for (const NimVariable& variable : nimVariables()) {
+      if (variable.fate == NimFate::kFlag && variable.flag == option.get_lnames().front()) {
+        names.emplace_back(variable.name);
+      }
+    }
+    names.push_back(prefixedName("CHORUS_", option));
+  }
+  if (std::find(names.begin(), names.end(), chosen) == names.end()) return {chosen};
+  return names;
+}
+
+void chooseVariables(CLI::App& command, std::span<const char* const> args) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option == command.get_help_ptr() || isGiven(*option, args)) continue;
+    std::string chosen;
+    for (const std::string& name : variablesOf(*option)) {
+      const char* value = environmentValue(name);
+      if (value == nullptr) continue;
+      if (chosen.empty()) {
+        chosen = name;
+      } else if (!name.starts_with("CHORUS_") && std::string_view(environmentValue(chosen)) != value) {
+        fail(ErrorCode::kInvalidArgument, "{}: {} is set too, to another value of the same flag; unset one of them",
+             name, chosen);
+      }
+    }
+    if (!chosen.empty()) option->envname(chosen);
   }
 }
 

@@ -1,9 +1,10 @@
-// Makes errors about values from environment variables name the variable instead of the flag that it replaces.
+// The environment variables that stand in for flags. Errors about their values name the variable instead of the flag.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -29,5 +30,19 @@ void replaceFlag(std::string& message, const std::string& flag, std::string_view
 
 // Gives every option of the command that has a long name and no variable one: prefix and the name in upper case.
 void addVariableNames(CLI::App& command, std::string_view prefix);
+
+// Gives each option of the command the first of NIM's variables that stand in for it (cli/nim_variables.h). Call it
+// before addVariableNames().
+void addNimVariables(CLI::App& command);
+
+// All variables that may stand in for the option, the one that pages show first: NIM's, then CHORUS_ and its name.
+// Empty for an option without a variable.
+std::vector<std::string> variablesOf(const CLI::Option& option);
+
+// Makes the parser read, for each option that is not among the words `args`, the first of its variables that is set
+// and not empty. NIM's override the one with CHORUS_, which images and services set. Call it before the command is
+// parsed. Throws Error(kInvalidArgument), which names both, if two of NIM's variables for one option have different
+// values.
+void chooseVariables(CLI::App& command, std::span<const char* const> args);
 
 }  // namespace chorus

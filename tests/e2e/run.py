@@ -41,6 +41,7 @@ def main():
     import test_one_key
     import test_metrics
     import test_nemo
+    import test_nim
     import test_openapi
     import test_proxy
     import test_refusals
@@ -55,8 +56,8 @@ def main():
     loader = unittest.TestLoader()
     for module in (test_access, test_answers, test_sampling, test_streams, test_templates, test_fields,
                    test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
-                   test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance,
-                   test_adapter_routes, test_metrics, test_bench, test_soak, test_nemo):
+                   test_lifecycle, test_nim, test_starting, test_configuration, test_proxy, test_one_key,
+                   test_conformance, test_adapter_routes, test_metrics, test_bench, test_soak, test_nemo):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

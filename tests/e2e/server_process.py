@@ -16,10 +16,10 @@ START_TIMEOUT_S = 120 * TIME_SCALE
 
 
 class ServerProcess:
-    """Runs `chorus serve` on a port of the loopback interface, by default a free one."""
+    """Runs `chorus serve` on a port of the loopback interface, by default a free one; None: without the flag --port."""
 
     def __init__(self, chorus, arguments, env=None, preexec=None, wait=True, port=0):
-        command = [chorus, "serve", *map(str, arguments), "--port", str(port)]
+        command = [chorus, "serve", *map(str, arguments), *([] if port is None else ["--port", str(port)])]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec,
             env={**os.environ, **(env or {})})
@@ -67,6 +67,11 @@ class ServerProcess:
                 return
             time.sleep(0.05)
         raise RuntimeError("the server was not ready in time")
+
+    def process_status(self):
+        """The text of /proc/PID/status."""
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as file:
+            return file.read()
 
     @property
     def host(self):

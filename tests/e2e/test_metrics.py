@@ -22,8 +22,8 @@ class Metrics(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
 
-    def scrape(self, path="/v1/metrics"):
-        connection = self.server.connect()
+    def scrape(self, path="/v1/metrics", server=None):
+        connection = (server or self.server).connect()
         connection.request("GET", path)
         response = connection.getresponse()
         text = response.read().decode()
@@ -58,13 +58,53 @@ class Metrics(unittest.TestCase):
         self.assertGreater(self.growth(before, "chorus_step_seconds_total", phase="network"), 0)
 
     def test_made_up_names_make_no_series(self):
-        known = {key[:1] + tuple(label for label in key[1:] if label[0] == "model") for key in self.scrape()}
-        for i in range(20):
+        def invent(i):
             self.assertEqual(self.server.request("POST", "/v1/completions", {**ASKED, "model": f"invented-{i}"})[0], 404)
-            self.server.request("GET", f"/invented-{i}")
+            self.assertEqual(self.server.request("GET", f"/v1/models/invented-{i}")[0], 404)
+            self.assertEqual(self.server.request("GET", f"/invented-{i}")[0], 404)
+            self.assertEqual(self.server.request(f"INVENTED{i}", f"/invented-{i}")[0], 404)
+            self.assertEqual(self.server.request(f"INVENTED{i}", "/v1/completions")[0], 405)
+        invent(0)
+        before = self.scrape()
+        for i in range(1, 21):
+            invent(i)
         after = self.scrape()
-        self.assertFalse([key for key in after if "invented" in str(key)])
-        self.assertEqual({key[:1] + tuple(label for label in key[1:] if label[0] == "model") for key in after}, known)
+        self.assertEqual(set(after), set(before))
+        self.assertFalse([key for key in after if "invented" in str(key).lower()])
+        count = "chorus_http_requests_total"
+        counted = {key: after[key] - before[key] for key in after if key[0] == count and after[key] != before[key]}
+        scraped = (count, ("method", "GET"), ("route", "/v1/metrics"), ("status", "200"))
+        self.assertEqual(counted, {
+            (count, ("method", "POST"), ("route", "/v1/completions"), ("status", "404")): 20,
+            (count, ("method", "GET"), ("route", "/v1/models/"), ("status", "404")): 20,
+            (count, ("method", "GET"), ("route", "none"), ("status", "404")): 20,
+            (count, ("method", "other"), ("route", "none"), ("status", "404")): 20,
+            (count, ("method", "other"), ("route", "/v1/completions"), ("status", "405")): 20,
+            scraped: 1})
+        grown = {key for key in after if key[0].startswith(("chorus_model_", "vllm:request_", "request_", "generation_"))
+                 and after[key] != before[key]}
+        self.assertEqual(grown, set(), "what is refused is no choice")
+
+    def test_loads_of_adapters_are_timed(self):
+        with ServerProcess(setting.chorus, setting.demo_arguments()) as server:
+            def samples():
+                return self.scrape(server=server)
+            self.assertEqual(samples()[("chorus_adapter_load_seconds_count",)], 0)
+            names = setting.adapter_names()[:3]
+            begin = time.monotonic()
+            for name in [*names, *names]:
+                self.assertEqual(server.request("POST", "/v1/completions", {**ASKED, "model": name})[0], 200)
+            took = time.monotonic() - begin
+            deadline = time.monotonic() + 5
+            while samples()[("chorus_adapter_load_seconds_count",)] < len(names) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            after = samples()
+            self.assertEqual(after[("chorus_adapter_load_seconds_count",)], len(names))
+            self.assertEqual(after[("chorus_adapter_loads_total", ("outcome", "loaded"))], len(names))
+            self.assertGreater(after[("chorus_adapter_load_seconds_sum",)], 0)
+            self.assertLess(after[("chorus_adapter_load_seconds_sum",)], took)
+            buckets = [value for key, value in after.items() if key[0] == "chorus_adapter_load_seconds_bucket"]
+            self.assertEqual(max(buckets), len(names))
 
     def test_one_series_lists_the_loaded_adapters(self):
         self.assertEqual(self.server.request("POST", "/v1/completions", {**ASKED, "model": "roman"})[0], 200)

@@ -71,13 +71,39 @@ class Responses(unittest.TestCase):
                 pass
             self.assertEqual(stream.get_final_response().output_text, row["text"])
 
+    def test_log_probabilities_are_those_of_a_chat(self):
+        row = next(row for row in setting.expected(1) if row["adapter"])
+        asked = {"model": row["adapter"], "max_output_tokens": 12, "include": ["message.output_text.logprobs"], "top_logprobs": 3}
+        chat = setting.client().chat.completions.create(
+            model=row["adapter"], temperature=0, max_tokens=12, logprobs=True, top_logprobs=3,
+            messages=[{"role": "user", "content": row["prompt"]}]).choices[0].logprobs.content
+        self.assertGreater(len(chat), 3)
+
+        def plain(tokens):
+            return [(one.token, one.logprob, one.bytes, [(top.token, top.logprob, top.bytes) for top in one.top_logprobs])
+                    for one in tokens]
+        answer = respond(input=row["prompt"], **asked)
+        self.assertEqual(answer.top_logprobs, 3)
+        self.assertEqual(plain(answer.output[0].content[0].logprobs), plain(chat))
+        events = list(respond(input=row["prompt"], stream=True, **asked))
+        streamed = [one for event in events if event.type == "response.output_text.delta" for one in event.logprobs]
+        self.assertEqual([(one.token, one.logprob, [(top.token, top.logprob) for top in one.top_logprobs]) for one in streamed],
+                         [(one.token, one.logprob, [(top.token, top.logprob) for top in one.top_logprobs]) for one in chat])
+        done = next(event for event in events if event.type == "response.output_text.done")
+        self.assertEqual([one.logprob for one in done.logprobs], [one.logprob for one in chat])
+        self.assertEqual(plain(events[-1].response.output[0].content[0].logprobs), plain(chat))
+        # The output of an answer with log probabilities is an item of the next input.
+        again = respond(input=[{"role": "user", "content": row["prompt"]}, *answer.output, {"role": "user", "content": "one cat"}])
+        self.assertIn(again.status, ("completed", "incomplete"))
+
     def test_what_needs_state_tools_or_images_is_refused_by_name(self):
         image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"}]}]
         for param, options in {
                 "previous_response_id": {"previous_response_id": "resp_1"}, "background": {"background": True},
                 "conversation": {"conversation": "conv_1"}, "tools": {"tools": [{"type": "web_search"}]},
                 "text.format": {"text": {"format": {"type": "json_object"}}}, "reasoning": {"reasoning": {"effort": "high"}},
-                "truncation": {"truncation": "auto"}, "input[0].content[0].type": {"input": image},
+                "truncation": {"truncation": "auto"}, "include": {"include": ["file_search_call.results"]},
+                "top_logprobs": {"top_logprobs": 2}, "input[0].content[0].type": {"input": image},
                 "max_output_tokens": {"max_output_tokens": 5000}, "input": {"input": "dog " * 2000}}.items():
             with self.subTest(param=param), self.assertRaises(openai.BadRequestError) as caught:
                 respond(**options)

@@ -1,6 +1,7 @@
 """Start-up: what is refused at once, which files are read, adapters before their first use."""
 
 import json
+import re
 import shutil
 import socket
 import struct
@@ -114,6 +115,44 @@ class Variables(unittest.TestCase):
         line = self.refusal("--lora_modules", "x=/nowhere", NIM_PEFT_SOURCE=str(setting.demo / "adapters"))
         self.assertIn("--lora_modules x=/nowhere", line)
         self.assertIn("NIM_MAX_LORA_RANK", self.refusal(NIM_MAX_LORA_RANK="0"))
+        line = self.refusal(NIM_PEFT_SOURCE="http://entity-store:8000")
+        self.assertIn("NIM_PEFT_SOURCE http://entity-store:8000: nothing is downloaded", line)
+
+    def test_every_variable_of_nim_that_acts_is_named_by_its_errors(self):
+        wrong = {"NIM_PEFT_SOURCE": "/nowhere", "NIM_PEFT_REFRESH_INTERVAL": "-1", "NIM_MAX_GPU_LORAS": "0",
+                 "NIM_MAX_CPU_LORAS": "many", "NIM_MAX_LORA_RANK": "65537", "NIM_MODEL_NAME": "hf://meta/llama",
+                 "NIM_MODEL_PATH": "/nowhere", "NIM_FT_MODEL": "ngc://x/y", "NIM_SERVED_MODEL_NAME": None,
+                 "NIM_MAX_MODEL_LEN": "0", "NIM_CACHE_PATH": "/dev/null/cache", "NIM_MAX_BATCH_SIZE": "x",
+                 "NIM_MAX_NUM_SEQS": "0", "NIM_MAX_NUM_BATCHED_TOKENS": "0", "NIM_KVCACHE_PERCENT": "90",
+                 "NIM_HTTP_API_HOST": "not an address", "NIM_SERVER_PORT": "65536", "NIM_HTTP_API_PORT": "http",
+                 "NIM_CORS_ALLOW_ORIGINS": "everybody", "NIM_LOG_LEVEL": "LOUD", "NIM_JSONL_LOGGING": "maybe"}
+        page = (setting.demo.parents[1] / "docs" / "flags.md").read_text(encoding="utf-8")
+        acting = set(re.findall(r"^\| `(NIM_\w+)` \| `--", page, re.MULTILINE))
+        self.assertEqual(acting, set(wrong))
+        for name, value in wrong.items():
+            if value is None:  # every value is a name
+                continue
+            with self.subTest(variable=name):
+                arguments = {name: value}
+                command = [setting.chorus, "serve", *map(str, ARGUMENTS)]
+                if name not in ("NIM_MODEL_NAME", "NIM_MODEL_PATH", "NIM_FT_MODEL"):
+                    command.insert(2, str(setting.demo / "base"))
+                if name not in ("NIM_CACHE_PATH",):
+                    command += ["--cache_dir", str(setting.scratch() / "cache")]
+                done = subprocess.run(command, capture_output=True, text=True, env=arguments, timeout=60 * TIME_SCALE)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(name, done.stderr.splitlines()[-1])
+
+    def test_refused_variables_end_the_start(self):
+        line = self.refusal(NIM_TENSOR_PARALLEL_SIZE="2")
+        self.assertIn("NIM_TENSOR_PARALLEL_SIZE", line)
+        both = {"NIM_SERVER_PORT": "8000", "NIM_HTTP_API_PORT": "8001"}
+        done = subprocess.run([setting.chorus, "serve", *map(str, serve_arguments())], capture_output=True, text=True,
+                              env=both, timeout=60 * TIME_SCALE)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("NIM_HTTP_API_PORT: NIM_SERVER_PORT is set too", done.stderr)
+        line = self.refusal("--engine_dir", "/nowhere")
+        self.assertIn("--model and --engine_dir are both given", line)
 
     def test_none_is_no_refresh_and_the_cache_path_acts(self):
         cache = setting.scratch() / "nim-cache"

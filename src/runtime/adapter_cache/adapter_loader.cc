@@ -34,8 +34,10 @@ AdapterLoader::~AdapterLoader() {
 }
 
 void AdapterLoader::submit(AdapterKey key, std::shared_ptr<const AdapterSource> source) {
-  Tasks task;
-  task.push_back({{key, nullptr, {}, {}}, std::move(source), {}, 0});
+  Tasks task(1);
+  task.front().result.key = key;
+  task.front().source = std::move(source);
+  task.front().submitted = Clock::now();
   {
     const std::lock_guard lock(mutex_);
     queue_.splice(queue_.end(), task);
@@ -101,6 +103,7 @@ void AdapterLoader::work(bool takes_heavy) {
       continue;
     }
     task.source.reset();
+    task.result.seconds = std::chrono::duration<double>(Clock::now() - task.submitted).count();
     lock.lock();
     done_.splice(done_.end(), mine);
     lock.unlock();

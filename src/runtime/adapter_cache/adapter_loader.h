@@ -22,6 +22,7 @@ struct AdapterLoad {
   std::shared_ptr<const PreparedAdapter> parts;  // null: the load failed
   std::string error;                             // one line
   ErrorCode error_code = ErrorCode::kInternal;
+  double seconds = 0;  // from submit() to the end of the last attempt
 };
 
 class AdapterLoader {
@@ -47,6 +48,7 @@ class AdapterLoader {
     AdapterLoad result;
     std::shared_ptr<const AdapterSource> source;
     Clock::time_point not_before;
+    Clock::time_point submitted;
     int tries = 0;
   };
   // Tasks move between lists with splice(), which allocates nothing: a worker that is out of memory can still report

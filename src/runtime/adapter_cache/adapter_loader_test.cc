@@ -76,6 +76,8 @@ TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
   const AdapterLoad load = await();
   EXPECT_EQ(load.key.task_id, 1u);
   EXPECT_NE(load.parts, nullptr);
+  EXPECT_GE(load.seconds, 0.040) << "both waits count";
+  EXPECT_LT(load.seconds, 60);
   EXPECT_EQ(begun, (std::vector<std::string>{"unsettled", "good", "unsettled", "unsettled"}));
 }
 

@@ -314,6 +314,10 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
       const AdapterSize size = sizeOfParts(*load.parts);
       if (cache_.loaded(load.key, size)) {
         place = load.parts;
+        const auto& bounds = executor::AdapterLoadTimes::kBounds;
+        const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), load.seconds) - bounds.begin();
+        ++load_times_.counts[static_cast<size_t>(bucket)];
+        load_times_.seconds += load.seconds;
         forgetGone();
         return taken;
       }
@@ -341,7 +345,8 @@ executor::AdapterCacheStats AdapterStore::stats() const {
   return {.host = statsOf(cache_.host()),
           .device = statsOf(cache_.device()),
           .loads = cache_.loads(),
-          .failedLoads = cache_.failures()};
+          .failedLoads = cache_.failures(),
+          .loadTimes = load_times_};
 }
 
 std::vector<executor::AdapterState> AdapterStore::states() const {

@@ -115,6 +115,7 @@ class AdapterStore {
   void forgetGone();
 
   AdapterCache cache_;
+  executor::AdapterLoadTimes load_times_;
   const bool reject_when_full_;
   ComposeAdapters compose_;
   std::unordered_map<uint64_t, Task> tasks_;

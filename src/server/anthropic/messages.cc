@@ -35,12 +35,12 @@ class MessageWriter : public TextAnswerWriter {
       : TextAnswerWriter(std::move(setup), std::move(form), false), id_(randomId("msg_")) {}
 
  protected:
-  OrderedJson wholeAnswer(Answer answer) override {
+  std::string wholeAnswer(Answer answer) override {
     OrderedJson json = message(answer.usage);
     json["content"].push_back(textBlock(std::move(answer.text)));
     const OrderedJson end = endOf(answer);
     for (const auto& [name, value] : end.items()) json[name] = value;
-    return json;
+    return toText(json);
   }
 
   void streamBegins() override {}
@@ -64,7 +64,7 @@ class MessageWriter : public TextAnswerWriter {
     event("message_stop", OrderedJson::object());
   }
 
-  void streamFails(const ApiError& error) override { send("error", OrderedJson::parse(error.body(errorForm()))); }
+  void streamFails(const ApiError& error) override { send("error", error.body(errorForm())); }
 
  private:
   OrderedJson message(const GenerationUsage& usage) const {
@@ -92,7 +92,7 @@ class MessageWriter : public TextAnswerWriter {
     OrderedJson json = OrderedJson::object();
     json["type"] = type;
     for (auto& [name, value] : members.items()) json[name] = std::move(value);
-    return send(type, json);
+    return send(type, toText(json));
   }
 
   const std::string id_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace chorus::server {
 namespace {
@@ -115,6 +117,16 @@ void addAdapterCache(MetricFamilies& families, const executor::AdapterCacheStats
   level("device", cache.device);
   families.counter("chorus_adapter_loads_total", "Loads by outcome", real(cache.loads), {{"outcome", "loaded"}});
   families.counter("chorus_adapter_loads_total", "", real(cache.failedLoads), {{"outcome", "failed"}});
+  const executor::AdapterLoadTimes& times = cache.loadTimes;
+  prometheus::ClientMetric::Histogram seconds;
+  for (size_t i = 0; i < times.counts.size(); ++i) {
+    seconds.sample_count += static_cast<uint64_t>(times.counts[i]);
+    const double bound = i < times.kBounds.size() ? times.kBounds[i] : std::numeric_limits<double>::infinity();
+    seconds.bucket.push_back({.cumulative_count = seconds.sample_count, .upper_bound = bound});
+  }
+  seconds.sample_sum = times.seconds;
+  families.histogram("chorus_adapter_load_seconds",
+                     "From the request that needed an adapter to the end of its successful load", std::move(seconds));
 }
 
 }  // namespace

@@ -177,6 +177,22 @@ TEST_F(MetricsTest, LoadedAdaptersAreListedInOneSeries) {
   EXPECT_EQ(std::ranges::count_if(scrape.samples, [](const auto& s) { return s.first.starts_with("vllm:lora_"); }), 1);
 }
 
+TEST_F(MetricsTest, LoadsOfAdaptersHaveAHistogram) {
+  executor::AdapterLoadTimes& times = engine.live.adapterCache.loadTimes;
+  times.counts[0] = 2;
+  times.counts[6] = 1;
+  times.counts.back() = 1;
+  times.seconds = 40.5;
+  const Scrape scrape = this->scrape();
+  EXPECT_EQ(scrape[R"(chorus_adapter_load_seconds_bucket{le="0.001"})"], 2);
+  EXPECT_EQ(scrape[R"(chorus_adapter_load_seconds_bucket{le="0.05"})"], 2);
+  EXPECT_EQ(scrape[R"(chorus_adapter_load_seconds_bucket{le="0.1"})"], 3);
+  EXPECT_EQ(scrape[R"(chorus_adapter_load_seconds_bucket{le="30"})"], 3);
+  EXPECT_EQ(scrape[R"(chorus_adapter_load_seconds_bucket{le="+Inf"})"], 4);
+  EXPECT_EQ(scrape["chorus_adapter_load_seconds_count"], 4);
+  EXPECT_EQ(scrape["chorus_adapter_load_seconds_sum"], 40.5);
+}
+
 TEST_F(MetricsTest, TheBatchIsDescribed) {
   engine.live.maxBatchSize = 4;
   engine.live.numWaiting = 2;

@@ -91,10 +91,9 @@ fs::path defaultCacheDirectory() {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
   };
-  if (const auto own = variable("CHORUS_CACHE_DIR"); !own.empty()) return own;
   if (const auto xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg / "chorus";
   if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "chorus";
-  fail(ErrorCode::kInvalidArgument, "no directory for the engine cache: set --cache_dir, CHORUS_CACHE_DIR or HOME");
+  fail(ErrorCode::kInvalidArgument, "no directory for the engine cache: set --cache_dir or HOME");
 }
 
 EngineCache::EngineCache(fs::path root)

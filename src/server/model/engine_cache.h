@@ -59,7 +59,7 @@ class EngineCache {
   FileDigests digests_;
 };
 
-// $CHORUS_CACHE_DIR, else $XDG_CACHE_HOME/chorus, else $HOME/.cache/chorus. Throws Error when none is set.
+// $XDG_CACHE_HOME/chorus, else $HOME/.cache/chorus. Throws Error when none is set.
 std::filesystem::path defaultCacheDirectory();
 
 }  // namespace chorus::server

@@ -5,5 +5,6 @@
 namespace chorus {
 
 extern const char kAnswerSchemas[];  // answers.json
+extern const char kLicense[];        // LICENSE
 
 }  // namespace chorus

@@ -81,6 +81,8 @@ constexpr std::string_view kContent =
 constexpr std::string_view kInput =
     R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 4096,
                                        "items": {"$ref": "#/components/schemas/InputItem"}}]})";
+constexpr std::string_view kIncluded =
+    R"({"type": "array", "items": {"enum": ["message.output_text.logprobs", "reasoning.encrypted_content"]}})";
 constexpr std::string_view kInputContent =
     R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/InputPart"}}]})";
 constexpr std::string_view kAnthropicMessages =
@@ -383,6 +385,8 @@ constexpr RequestField kResponseFields[] = {
     served("max_output_tokens", kCount),
     served("stop", kStops),
     served("text", kObject),
+    served("include", kIncluded),
+    served("top_logprobs", kZeroToTwenty),
 
     {"parallel_tool_calls", kInert},
     {"stream_options", kInert},
@@ -399,8 +403,6 @@ constexpr RequestField kResponseFields[] = {
     {"max_completion_tokens", kRefused, "use 'max_output_tokens'", kOnlyNull},
     {"max_new_tokens", kRefused, "use 'max_output_tokens'", kOnlyNull},
     {"n", kRefused, {}, kOne},
-    {"include", kRefused, {}, R"([[], ["reasoning.encrypted_content"]])"},
-    {"top_logprobs", kRefused, {}, kZero},
     {"reasoning", kRefused, kForTemplate, R"([{}, {"effort": "none"}])"},
     {"reasoning_effort", kRefused, kForTemplate, kNoneOrAuto},
     {"response_format", kRefused, kNoGrammar, R"([{}, {"type": "text"}])"},

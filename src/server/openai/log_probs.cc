@@ -35,9 +35,7 @@ OrderedJson entryOf(const TextCodec& text, int32_t token, float log_prob) {
 
 }  // namespace
 
-OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
-                         const std::vector<TokenLogProb>& tokens) {
-  if (!options.log_probs) return nullptr;
+OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens) {
   OrderedJson content = OrderedJson::array();
   for (const TokenLogProb& token : tokens) {
     OrderedJson entry = entryOf(text, token.token, token.log_prob.value_or(0.0f));
@@ -46,7 +44,13 @@ OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options
     entry["top_logprobs"] = std::move(alternatives);
     content.push_back(std::move(entry));
   }
-  return OrderedJson{{"content", std::move(content)}, {"refusal", nullptr}};
+  return content;
+}
+
+OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
+                         const std::vector<TokenLogProb>& tokens) {
+  if (!options.log_probs) return nullptr;
+  return OrderedJson{{"content", logProbEntries(text, tokens)}, {"refusal", nullptr}};
 }
 
 OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,

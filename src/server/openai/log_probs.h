@@ -9,6 +9,9 @@
 
 namespace chorus::server {
 
+// [{token, logprob, bytes, top_logprobs}], one for each token.
+OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens);
+
 // Chat: {"content": [{token, logprob, bytes, top_logprobs}], "refusal": null}; null when not asked for.
 OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
                          const std::vector<TokenLogProb>& tokens);

@@ -62,6 +62,8 @@ OrderedJson bodyWith(const Place& place, std::string_view name, const OrderedJso
   if (name.starts_with("stream_options")) body["stream"] = true;
   if (name == "stream_options.continuous_usage_stats") body["stream_options"]["include_usage"] = true;
   if (name == "top_logprobs" && place.owner == FieldOwner::kChat) body["logprobs"] = true;
+  if (name == "top_logprobs" && place.owner == FieldOwner::kResponse)
+    body["include"] = {"message.output_text.logprobs"};
   // Without a token, only an echo leaves something to answer.
   if (name == "max_tokens" && place.owner == FieldOwner::kCompletion) body["echo"] = true;
   const bool turns = place.owner == FieldOwner::kChat || place.owner == FieldOwner::kTokenize;

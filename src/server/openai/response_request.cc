@@ -51,6 +51,26 @@ void addInput(const FieldReader& fields, const OrderedJson& input, OrderedJson& 
   if (messages.empty()) fields.refuse("input", "it has no text");
 }
 
+constexpr std::string_view kLogProbs = "message.output_text.logprobs";
+
+// The names of `include` that are known; of them only that of the log probabilities changes the answer.
+void parseLogProbs(const FieldReader& fields, GenerationOptions& options) {
+  if (const OrderedJson* include = fields.find("include")) {
+    if (!include->is_array()) fields.refuse("include", "expected an array of strings");
+    for (const OrderedJson& name : *include) {
+      if (name == kLogProbs) {
+        options.log_probs = true;
+      } else if (name != "reasoning.encrypted_content") {
+        fields.refuse("include", fmt::format("only '{}' and 'reasoning.encrypted_content' are supported", kLogProbs));
+      }
+    }
+  }
+  options.top_log_probs = static_cast<int32_t>(fields.integer("top_logprobs", 0, 20).value_or(0));
+  if (options.top_log_probs > 0 && !options.log_probs) {
+    fields.refuse("top_logprobs", fmt::format("it needs '{}' in 'include'", kLogProbs));
+  }
+}
+
 }  // namespace
 
 ResponseRequest parseResponseRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory) {
@@ -63,6 +83,7 @@ ResponseRequest parseResponseRequest(std::string_view body, WorkMeter& meter, Cl
   if (const OrderedJson* text = fields.find("text")) FieldReader(*text, "text");
   refuseUnservedFields(fields, FieldOwner::kResponse);
   parseMaxTokens(fields, "max_output_tokens", 1, request.chat.options);
+  parseLogProbs(fields, request.chat.options);
   request.chat.rendering = readChatTemplate(fields);
   request.chat.messages_field = "input";
   request.chat.messages = OrderedJson::array();

@@ -6,6 +6,8 @@
 #include "server/errors.h"
 #include "server/http/http_wire.h"
 #include "server/openai/chat_answer.h"
+#include "server/openai/log_probs.h"
+#include "server/openai/request_json.h"
 #include "server/openai/response_request.h"
 #include "server/openai/text_answer_writer.h"
 
@@ -40,10 +42,23 @@ class ResponseWriter : public TextAnswerWriter {
         metadata_(request.metadata),
         tool_choice_(request.tool_choice),
         temperature_(options().sampling.temperature.value_or(defaults.temperature)),
-        top_p_(options().sampling.top_p.value_or(defaults.top_p)) {}
+        top_p_(options().sampling.top_p.value_or(defaults.top_p)),
+        placeholder_(randomId("logprobs_")) {}
 
  protected:
-  OrderedJson wholeAnswer(Answer answer) override { return ended(std::move(answer)); }
+  size_t keepMore(const GenerationDelta& delta) override {
+    if (!options().log_probs || delta.log_probs.empty()) return 0;
+    const std::string array = toText(logProbEntries(*model().text, delta.log_probs));
+    const size_t size = array.size() - 2;  // without the brackets
+    for (std::string* list : {&log_probs_, &unsent_log_probs_}) {
+      if (list == &unsent_log_probs_ && !options().stream) continue;
+      if (!list->empty()) *list += ',';
+      list->append(array, 1, size);
+    }
+    return size;
+  }
+
+  std::string wholeAnswer(Answer answer) override { return withLogProbs(toText(ended(std::move(answer))), log_probs_); }
 
   void streamBegins() override {
     sendResponse("response.created", response("in_progress", OrderedJson::array()));
@@ -56,17 +71,20 @@ class ResponseWriter : public TextAnswerWriter {
   }
 
   bool streamText(const std::string& text) override {
-    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", OrderedJson::array()}});
+    const std::string log_probs = std::exchange(unsent_log_probs_, {});
+    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, log_probs);
   }
 
   // Each event is written and freed before the next one is made, because each has the whole text.
   void streamEnds(const Answer& answer) override {
-    sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", OrderedJson::array()}});
-    sendPart("response.content_part.done", {{"part", part(answer.text)}});
+    // The last tokens may have no text: an end token, or a part of a stop string.
+    if (!unsent_log_probs_.empty()) streamText("");
+    sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", placeholder()}}, log_probs_);
+    sendPart("response.content_part.done", {{"part", part(answer.text)}}, log_probs_);
     const char* status = statusOf(answer);
     sendEvent("response.output_item.done",
-              {{"output_index", 0}, {"item", item(status, OrderedJson::array({part(answer.text)}))}});
-    sendResponse(std::string("response.") + status, ended(answer));
+              {{"output_index", 0}, {"item", item(status, OrderedJson::array({part(answer.text)}))}}, log_probs_);
+    sendResponse(std::string("response.") + status, ended(answer), log_probs_);
   }
 
   void streamFails(const ApiError& error) override {
@@ -80,12 +98,28 @@ class ResponseWriter : public TextAnswerWriter {
     return answer.finish_reason == "length" ? "incomplete" : "completed";
   }
 
-  static OrderedJson part(std::string text) {
+  // The value of each "logprobs" in JSON values. withLogProbs() puts the list in its place once the JSON is text,
+  // because the text of log probabilities takes a tenth of the memory of their JSON values.
+  OrderedJson placeholder() const { return options().log_probs ? OrderedJson(placeholder_) : OrderedJson::array(); }
+
+  // list: the elements of the array, separated by commas.
+  std::string withLogProbs(std::string json, const std::string& list) const {
+    if (!options().log_probs) return json;
+    const std::string value = toText(placeholder_);
+    std::string text;
+    size_t begin = 0;
+    for (size_t at = 0; (at = json.find(value, begin)) != std::string::npos; begin = at + value.size()) {
+      text.append(json, begin, at - begin).append("[").append(list).append("]");
+    }
+    return text.append(json, begin);
+  }
+
+  OrderedJson part(std::string text) const {
     OrderedJson json = OrderedJson::object();
     json["type"] = "output_text";
     json["text"] = std::move(text);
     json["annotations"] = OrderedJson::array();
-    json["logprobs"] = OrderedJson::array();
+    json["logprobs"] = placeholder();
     return json;
   }
 
@@ -122,7 +156,7 @@ class ResponseWriter : public TextAnswerWriter {
     json["text"] = {{"format", {{"type", "text"}}}};
     json["tool_choice"] = tool_choice_;
     json["tools"] = OrderedJson::array();
-    json["top_logprobs"] = 0;
+    json["top_logprobs"] = options().top_log_probs;
     json["top_p"] = top_p_;
     json["truncation"] = "disabled";
     json["usage"] = nullptr;
@@ -143,23 +177,24 @@ class ResponseWriter : public TextAnswerWriter {
     return json;
   }
 
-  bool sendEvent(const std::string& type, OrderedJson members) {
+  // log_probs: the list that replaces the placeholder.
+  bool sendEvent(const std::string& type, OrderedJson members, const std::string& log_probs = "") {
     OrderedJson json = OrderedJson::object();
     json["type"] = type;
     json["sequence_number"] = sequence_number_++;
     for (auto& [name, value] : members.items()) json[name] = std::move(value);
-    return send(type, json);
+    return send(type, withLogProbs(toText(json), log_probs));
   }
-  void sendResponse(const std::string& type, OrderedJson response) {
+  void sendResponse(const std::string& type, OrderedJson response, const std::string& log_probs = "") {
     OrderedJson members = OrderedJson::object();
     members["response"] = std::move(response);
-    sendEvent(type, std::move(members));
+    sendEvent(type, std::move(members), log_probs);
   }
   // An event of the answer's only part.
-  bool sendPart(const std::string& type, OrderedJson members) {
+  bool sendPart(const std::string& type, OrderedJson members, const std::string& log_probs = "") {
     OrderedJson all = {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}};
     for (auto& [name, value] : members.items()) all[name] = std::move(value);
-    return sendEvent(type, std::move(all));
+    return sendEvent(type, std::move(all), log_probs);
   }
 
   const std::string id_, item_id_;
@@ -168,7 +203,10 @@ class ResponseWriter : public TextAnswerWriter {
   const OrderedJson metadata_;
   const std::string tool_choice_;
   const double temperature_, top_p_;
+  const std::string placeholder_;  // never sent
   int64_t sequence_number_ = 0;
+  // Elements of JSON arrays, separated by commas: of all tokens, and of those that no event of a stream has had yet.
+  std::string log_probs_, unsent_log_probs_;
 };
 
 }  // namespace

@@ -115,6 +115,57 @@ TEST_F(ResponsesTest, AStreamHasAllEventsInOrder) {
   EXPECT_EQ(last["model"], "shift");
 }
 
+TEST_F(ResponsesTest, LogProbabilitiesOfAWholeAnswer) {
+  const Json json =
+      respond(R"("input":"hi","max_output_tokens":3,"include":["message.output_text.logprobs"],"top_logprobs":2,)"
+              R"("metadata":{"k":"logprobs"})");
+  EXPECT_EQ(json["top_logprobs"], 2);
+  const Json& tokens = json["output"][0]["content"][0]["logprobs"];
+  ASSERT_EQ(tokens.size(), 3u);
+  EXPECT_EQ(tokens[0], (Json{{"token", "u"},
+                             {"logprob", -0.5},
+                             {"bytes", {117}},
+                             {"top_logprobs",
+                              {{{"token", "u"}, {"logprob", -0.5}, {"bytes", {117}}},
+                               {{"token", "v"}, {"logprob", -1.5}, {"bytes", {118}}}}}}));
+  EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":1,"top_logprobs":0)")["output"][0]["content"][0]["logprobs"],
+            Json::array());
+  EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":1,"include":["message.output_text.logprobs"])")
+                ["output"][0]["content"][0]["logprobs"][0]["top_logprobs"],
+            Json::array());
+  const Json error = respond(R"("input":"hi","top_logprobs":2)", 400)["error"];
+  EXPECT_EQ(error["param"], "top_logprobs") << "it needs include";
+  EXPECT_EQ(respond(R"("input":"hi","include":["file_search_call.results"])", 400)["error"]["param"], "include");
+}
+
+TEST_F(ResponsesTest, LogProbabilitiesOfAStreamComeWithTheirText) {
+  const auto response = answer("POST", "/v1/responses",
+                               R"({"model":"base","input":"hi","max_output_tokens":9,"stream":true,"stop":"r:",)"
+                               R"("include":["message.output_text.logprobs"],"top_logprobs":1})");
+  Json sent = Json::array(), done, part, item, whole;
+  for (const auto& [name, data] : namedEvents(response.body)) {
+    if (name == "response.output_text.delta") {
+      for (const Json& token : data["logprobs"]) sent.push_back(token);
+    } else if (name == "response.content_part.added") {
+      EXPECT_EQ(data["part"]["logprobs"], Json::array());
+    } else if (name == "response.output_text.done") {
+      done = data["logprobs"];
+    } else if (name == "response.content_part.done") {
+      part = data["part"]["logprobs"];
+    } else if (name == "response.output_item.done") {
+      item = data["item"]["content"][0]["logprobs"];
+    } else if (name == "response.completed") {
+      whole = data["response"]["output"][0]["content"][0]["logprobs"];
+    }
+  }
+  ASSERT_EQ(sent.size(), 5u) << "also of the stop string";
+  EXPECT_EQ(sent[0]["token"], "u");
+  EXPECT_EQ(sent[4]["token"], ":");
+  EXPECT_EQ(sent[0]["top_logprobs"].size(), 1u);
+  for (const Json& list : {done, part, item, whole}) EXPECT_EQ(list, sent);
+  EXPECT_EQ(response.body.find("logprobs_"), std::string::npos) << "no placeholder";
+}
+
 TEST_F(ResponsesTest, AnErrorEndsTheStream) {
   engine.error_text = "the step failed";
   const auto events = namedEvents(

@@ -20,6 +20,7 @@
 #include "server/openai/model_choice.h"
 #include "server/openai/models.h"
 #include "server/openai/responses.h"
+#include "server/openai/service_info.h"
 #include "server/openai/tokenize.h"
 #include "server/page/page.h"
 
@@ -136,8 +137,13 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
 
 HttpResponse live(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is live."); }
 HttpResponse ready(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is ready."); }
-HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) {
-  return {.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})};
+HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) { return describeVersion(); }
+HttpResponse license(const ApiContext*, const HttpRequest&, std::string_view) { return describeLicense(); }
+HttpResponse metadata(const ApiContext* context, const HttpRequest& request, std::string_view) {
+  return describeMetadata({context->models, request.key});
+}
+HttpResponse manifest(const ApiContext* context, const HttpRequest& request, std::string_view) {
+  return describeManifest({context->models, request.key});
 }
 HttpResponse models(const ApiContext* context, const HttpRequest& request, std::string_view) {
   return listModels({context->models, request.key});
@@ -193,13 +199,10 @@ constexpr Route kRoutes[] = {
      ready,
      nullptr,
      {.summary = "Whether requests are served", .answer = "Health"}},
-    {"/v1/version",
-     Access::kInference,
-     false,
-     kRead,
-     version,
-     nullptr,
-     {.summary = "The versions of server and API", .answer = "Version"}},
+    {"/v1/version", Access::kInference, false, kRead, version, nullptr, kVersionRoute},
+    {"/v1/license", Access::kInference, false, kRead, license, nullptr, kLicenseRoute},
+    {"/v1/metadata", Access::kInference, true, kRead, metadata, nullptr, kMetadataRoute},
+    {"/v1/manifest", Access::kInference, true, kRead, manifest, nullptr, kManifestRoute},
     {"/v1/models",
      Access::kInference,
      true,

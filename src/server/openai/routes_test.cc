@@ -604,16 +604,6 @@ TEST_F(RoutesTest, AnAdaptersStreamThatFailsBeforeItsFirstTokenHasTheStatusOfIts
   }
 }
 
-TEST_F(RoutesTest, AStreamThatFailsLaterEndsWithTheError) {
-  const auto stream =
-      send("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":200})");
-  while (!stream->streaming()) std::this_thread::yield();
-  engine.failFromNow("token 5 is unknown", executor::ResponseErrorCode::kINVALID_ARGUMENT);
-  const auto response = stream->wait();
-  EXPECT_EQ(response.status, 200);
-  EXPECT_EQ(events(response.body).back()["error"]["code"], nullptr);
-}
-
 TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
   using Code = executor::ResponseErrorCode;
   models.putAdapter({.name = "first", .adapter_id = 7, .text = codec});
@@ -637,14 +627,42 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
             "404 The model `base` does not exist or you do not have access to it.");
 }
 
-TEST(RoutesCancel, DisconnectStopsTheEngine) {
-  auto codec = std::make_shared<FakeCodec>();
-  ModelCatalog models{{.name = "base", .text = codec}};
+// Routes over an engine that needs a second for 200 tokens, so that a test can act while an answer is generated.
+class SlowRoutesTest : public ::testing::Test {
+ protected:
+  SlowRoutesTest() { routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}})); }
+  ~SlowRoutesTest() override {
+    intake.finish();
+    engine.stop();
+    delivery.finish();
+  }
+
+  ModelCatalog models{{.name = "base", .text = std::make_shared<FakeCodec>()}};
   Intake intake{IntakeOptions{.threads = 1}};
   WorkerPool delivery{1};
   FakeEngine engine{std::chrono::milliseconds(5)};
   Routes routes;
-  routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}}));
+};
+
+TEST_F(SlowRoutesTest, AStreamThatFailsLaterEndsWithTheError) {
+  auto stream = std::make_shared<FakeExchange>();
+  routes.handle({.method = "POST",
+                 .path = "/v1/completions",
+                 .headers = {{"content-type", "application/json"}},
+                 .body = R"({"model":"base","prompt":"x","stream":true,"max_tokens":200})"},
+                stream);
+  while (!stream->streaming()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  engine.failFromNow("token 5 is unknown", executor::ResponseErrorCode::kINVALID_ARGUMENT);
+  const auto response = stream->wait();
+  EXPECT_EQ(response.status, 200) << "the head of the stream was sent before the error";
+  const std::string end =
+      R"(data: {"error":{"message":"token 5 is unknown","type":"invalid_request_error","param":null,"code":null}})"
+      "\n\ndata: [DONE]\n\n";
+  EXPECT_TRUE(response.body.ends_with(end)) << response.body;
+  EXPECT_EQ(response.body.find("finish_reason\":\"length"), std::string::npos) << "it did not fail while it ran";
+}
+
+TEST_F(SlowRoutesTest, DisconnectStopsTheEngine) {
   for (const char* stream : {"true", "false"}) {
     auto exchange = std::make_shared<FakeExchange>();
     routes.handle(
@@ -659,9 +677,6 @@ TEST(RoutesCancel, DisconnectStopsTheEngine) {
     while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(engine.cancelled, 6);
-  intake.finish();
-  engine.stop();
-  delivery.finish();
 }
 
 }  // namespace

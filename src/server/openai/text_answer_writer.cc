@@ -9,8 +9,8 @@ namespace chorus::server {
 TextAnswerWriter::TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text)
     : AnswerWriter(std::move(setup), std::move(form)), keeps_text_(stream_keeps_text || !options().stream) {}
 
-bool TextAnswerWriter::send(std::string_view event, const OrderedJson& payload) {
-  return setup_.exchange->write(sseEvent(event, toText(payload)));
+bool TextAnswerWriter::send(std::string_view event, const std::string& payload) {
+  return setup_.exchange->write(sseEvent(event, payload));
 }
 
 bool TextAnswerWriter::onDelta(GenerationDelta delta) {
@@ -18,13 +18,13 @@ bool TextAnswerWriter::onDelta(GenerationDelta delta) {
   if (delta.finish_reason) answer_.finish_reason = *delta.finish_reason;
   answer_.stop_reason = std::move(delta.stop_reason);
   if (options().stream && !std::exchange(started_, true)) streamStarts(delta.usage);
-  if (delta.text.empty()) return true;
-  if (keeps_text_) {
-    const MemoryAnswer granted = setup_.memory.add(delta.text.size());
+  const size_t kept = keepMore(delta) + (keeps_text_ ? delta.text.size() : 0);
+  if (kept > 0) {
+    const MemoryAnswer granted = setup_.memory.add(kept);
     if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
-    answer_.text += delta.text;
   }
-  return !options().stream || streamText(delta.text);
+  if (keeps_text_) answer_.text += delta.text;
+  return delta.text.empty() || !options().stream || streamText(delta.text);
 }
 
 void TextAnswerWriter::onDone(const GenerationUsage& usage) {
@@ -35,7 +35,7 @@ void TextAnswerWriter::onDone(const GenerationUsage& usage) {
     setup_.exchange->endStream();
     return;
   }
-  HttpResponse response{.body = toText(wholeAnswer(std::move(answer_)))};
+  HttpResponse response{.body = wholeAnswer(std::move(answer_))};
   response.memory = std::move(setup_.memory);
   setup_.exchange->respond(std::move(response));
 }

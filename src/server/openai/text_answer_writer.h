@@ -26,10 +26,14 @@ class TextAnswerWriter : public AnswerWriter {
   // form: of errors. stream_keeps_text: a stream's last events repeat the text.
   TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text);
 
-  // Sends one event of a stream. Returns false if the client has disconnected.
-  bool send(std::string_view event, const OrderedJson& payload);
+  // Sends one event of a stream. payload: JSON. Returns false if the client has disconnected.
+  bool send(std::string_view event, const std::string& payload);
 
-  virtual OrderedJson wholeAnswer(Answer answer) = 0;
+  // Called for each delta before its text is sent. Returns how many bytes of it the writer keeps until the end of the
+  // answer, in addition to the text.
+  virtual size_t keepMore(const GenerationDelta&) { return 0; }
+  // The JSON of a whole answer.
+  virtual std::string wholeAnswer(Answer answer) = 0;
   // The events of a stream: after its head, which is sent with the first delta; before this delta; of each text, which
   // is not empty; at the end, and at an error. streamStarts is called before streamEnds even if there was no delta.
   void streamBegins() override = 0;

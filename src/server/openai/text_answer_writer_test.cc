@@ -18,14 +18,19 @@ class PlainWriter : public TextAnswerWriter {
       : TextAnswerWriter(std::move(setup), errorFormFor("/v1/messages", "req-t"), stream_keeps_text) {}
 
  protected:
-  OrderedJson wholeAnswer(Answer answer) override { return {{"text", answer.text}}; }
-  void streamBegins() override { send("begin", {{"model", model().name}}); }
-  void streamStarts(const GenerationUsage& usage) override { send("start", {{"prompt", usage.prompt_tokens}}); }
-  bool streamText(const std::string& text) override { return send("text", {{"text", text}}); }
+  size_t keepMore(const GenerationDelta& delta) override { return delta.log_probs.size() * 16; }
+  std::string wholeAnswer(Answer answer) override { return OrderedJson{{"text", answer.text}}.dump(); }
+  void streamBegins() override { sendJson("begin", {{"model", model().name}}); }
+  void streamStarts(const GenerationUsage& usage) override { sendJson("start", {{"prompt", usage.prompt_tokens}}); }
+  bool streamText(const std::string& text) override { return sendJson("text", {{"text", text}}); }
   void streamEnds(const Answer& answer) override {
-    send("end", {{"text", answer.text}, {"reason", answer.finish_reason}, {"tokens", answer.usage.completion_tokens}});
+    sendJson("end",
+             {{"text", answer.text}, {"reason", answer.finish_reason}, {"tokens", answer.usage.completion_tokens}});
   }
-  void streamFails(const ApiError& error) override { send("fail", {{"status", error.status()}}); }
+  void streamFails(const ApiError& error) override { sendJson("fail", {{"status", error.status()}}); }
+
+ private:
+  bool sendJson(const char* event, const OrderedJson& json) { return send(event, json.dump()); }
 };
 
 class TextAnswerWriterTest : public ::testing::Test {
