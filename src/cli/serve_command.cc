@@ -12,6 +12,7 @@
 #include "cli/effective_configuration.h"
 #include "cli/flag_values.h"
 #include "cli/variable_names.h"
+#include "server/access/token_bucket.h"
 #include "server/serve.h"
 
 namespace chorus {
@@ -88,8 +89,27 @@ CLI::Validator notEmpty() {
   return {[](std::string& value) { return std::string(value.empty() ? "it must not be empty" : ""); }, ""};
 }
 
+// Three flags: --PREFIXlimit_requests_per_minute, and the same for tokens and concurrent requests.
+void addUsageLimits(CLI::App& serve, const std::string& prefix, const std::string& whose,
+                    server::LimitSettings& limits) {
+  const auto add = [&](const char* name, std::optional<int64_t>& value, const std::string& help) {
+    serve.add_option("--" + prefix + "limit_" + name, value, help)
+        ->check(inRange(int64_t{0}, server::TokenBucket::kMaxPerMinute));
+  };
+  add("requests_per_minute", limits.requests_per_minute,
+      "Most requests for an answer per minute of " + whose +
+          "; further ones are refused (429); 0: no limit. --api_keys_file may have others");
+  add("tokens_per_minute", limits.tokens_per_minute,
+      "Most tokens of prompts and answers per minute of " + whose +
+          ". A prompt counts when its request is accepted, an answer while it is generated");
+  add("concurrent_requests", limits.concurrent_requests,
+      "Most requests for an answer at once of " + whose + ", those that wait included");
+}
+
 // Limits on what clients may use.
 void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
+  addUsageLimits(serve, "", "each client: an API key or, without keys, an address", options.client_limits);
+  addUsageLimits(serve, "adapter_", "each adapter, of all clients together", options.adapter_limits);
   serve
       .add_option("--max_connections", options.max_connections,
                   "Most connections; beyond them idle ones are closed, and 32 more may ask for the server's health")

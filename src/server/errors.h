@@ -60,6 +60,9 @@ class ApiError : public std::exception {
   static ApiError timedOut();
   static ApiError internal(std::string message);
 
+  // Adds a header to the response; a name in lower case.
+  void addHeader(std::string name, std::string value) { headers_.emplace_back(std::move(name), std::move(value)); }
+
   int status() const { return status_; }
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }

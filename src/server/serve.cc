@@ -191,7 +191,9 @@ void serve(const ServeOptions& options) {
   HttpServerOptions http = httpOptions(options);
   const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
   http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
-  Routes routes(options.page, metrics);
+  Routes routes(options.page, metrics,
+                std::make_shared<UsageLimits>(
+                    UsageLimits::Options{.client = options.client_limits, .adapter = options.adapter_limits}));
   HttpServer server(std::move(http), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/access/limit_settings.h"
 #include "server/model/adapter_roots.h"
 
 namespace chorus::server {
@@ -57,6 +58,9 @@ struct ServeOptions {
   double request_timeout_seconds = 0;  // 0: none
   double drain_delay_seconds = 0;      // after SIGTERM, in which the server is not ready but still takes requests
   double drain_timeout_seconds = 30;
+
+  // Defaults for each client and each adapter; the file of keys may have others.
+  LimitSettings client_limits, adapter_limits;
 
   // Limits on the resources that clients may use.
   int32_t max_connections = 1024;

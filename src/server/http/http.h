@@ -18,6 +18,7 @@
 namespace chorus::server {
 
 struct KeyRights;     // server/access/api_keys.h
+class Usage;          // server/access/usage_limits.h
 class RequestRecord;  // server/metrics/request_record.h
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -33,6 +34,7 @@ struct HttpRequest {
   std::shared_ptr<Client> client;                    // the sender; may be null in tests
   ClientCharge memory;                               // for `body`
   std::shared_ptr<const KeyRights> key = nullptr;    // set by the routes; null: the server has no keys
+  std::shared_ptr<Usage> usage = nullptr;            // set by the routes; null: nothing limits the request
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lower_name) const;
@@ -56,6 +58,8 @@ struct HttpResponse {
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
+  // Adds headers to the answer, whatever it will be. Call it before the answer begins.
+  virtual void addHeaders(const HttpHeaders& headers) = 0;
   virtual void respond(HttpResponse response) = 0;
   // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view content_type) = 0;

@@ -9,7 +9,9 @@ void startGeneration(const ApiContext& context, Generation::Job job, const std::
   job.record = exchange->record();
   const bool is_base = !job.model->adapter_id && job.model->composition.empty();
   auto generation = std::make_shared<Generation>(context, std::move(job), meter);
+  const HttpHeaders limits = generation->countUsage();
   generation->enqueue();
+  if (!limits.empty()) exchange->addHeaders(limits);
   generation->recordAccepted();
   try {
     exchange->onAbort([weak = std::weak_ptr(generation)] {

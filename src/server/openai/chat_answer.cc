@@ -58,7 +58,8 @@ void answerChat(const ApiContext& context, HttpRequest& request, const std::shar
                       .default_max_tokens = 0,
                       .prompt_field = chat.messages_field,
                       .client = request.client,
-                      .received = request.received};
+                      .received = request.received,
+                      .usage = std::move(request.usage)};
   // The template usually writes the special tokens itself.
   job.prompts.push_back(
       encodePrompt(context, *prompt.model, prompt.text, chat.add_special_tokens, meter, job.prompt_field));

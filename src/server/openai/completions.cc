@@ -107,7 +107,8 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       .default_max_tokens = kDefaultMaxTokens,
                       .prompt_field = "prompt",
                       .client = request.client,
-                      .received = request.received};
+                      .received = request.received,
+                      .usage = std::move(request.usage)};
   std::vector<std::string> echoes;
   for (auto& prompt : parsed.prompts) {
     job.prompts.push_back(tokensOf(context, *model, prompt, parsed.add_special_tokens, meter));

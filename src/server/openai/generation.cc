@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/access/usage_limits.h"
 #include "server/metrics/request_record.h"
 
 namespace chorus::server {
@@ -151,7 +152,9 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   output.returnPerfMetrics = job_.record != nullptr;
   // Stop strings are matched in the text, so the executor must stream such a request even if the client does not. Log
   // probabilities are streamed too, because they are charged to the client here, but not in the executor.
-  const bool streaming = options.stream || !options.stop.empty() || options.log_probs;
+  // Generated tokens count against limits when they arrive.
+  const bool limited = job_.usage != nullptr && job_.usage->limitsTokens();
+  const bool streaming = options.stream || !options.stop.empty() || options.log_probs || limited;
   executor::Request request(prompt, max_tokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   if (!rules_.bad_words.empty()) request.setBadWords(rules_.bad_words);
@@ -166,6 +169,21 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   if (context_.request_timeout) request.setAllottedTimeMs(timeLeft());
   if (options.sampling.cache_salt) request.setCacheSaltID(context_.cache_salts.idOf(*options.sampling.cache_salt));
   return request;
+}
+
+HttpHeaders Generation::countUsage() {
+  if (job_.usage == nullptr) return {};
+  const ServedModel& model = *job_.model;
+  std::vector<std::string> adapters = model.composed_of;
+  if (model.adapter_id) adapters.push_back(model.name);
+  int64_t tokens = 0;
+  for (const auto& prompt : job_.prompts) tokens += static_cast<int64_t>(prompt.size());
+  return job_.usage->begin(adapters, tokens, std::chrono::steady_clock::now());
+}
+
+// Called before the client can see the end of its answer: it may send its next request at once.
+void Generation::endUsage() const {
+  if (job_.usage != nullptr) job_.usage->end();
 }
 
 void Generation::enqueue() {
@@ -241,6 +259,7 @@ void Generation::cancel() {
     inbox_charge_.release();
   }
   for (const auto id : ids) context_.engine.cancel(id);
+  endUsage();
 }
 
 // Runs on the executor's thread and only queues the response. If it throws for lack of memory, the executor passes the
@@ -328,6 +347,7 @@ bool Generation::handle(const Arrival& arrival) {
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
   if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
+  if (job_.usage) job_.usage->generated(static_cast<int64_t>(tokens.size()), std::chrono::steady_clock::now());
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++usage_.completion_tokens;
@@ -408,6 +428,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
   delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stop_reason = std::move(stop_reason);
   delta.usage = usage_;
+  if (unfinished_ == 0) endUsage();
   if (!listener_->onDelta(std::move(delta))) {
     cancel();
     unfinished_ = 0;

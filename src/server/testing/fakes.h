@@ -274,10 +274,15 @@ class FakeEngine : public EngineClient {
 // Records what was sent. wait() blocks until the answer is complete.
 class FakeExchange : public HttpExchange {
  public:
+  void addHeaders(const HttpHeaders& headers) override {
+    std::lock_guard lock(mutex_);
+    added_.insert(added_.end(), headers.begin(), headers.end());
+  }
   void respond(HttpResponse response) override {
     std::lock_guard lock(mutex_);
     if (done_ || streaming_) return;
     response_ = std::move(response);
+    response_.headers.insert(response_.headers.end(), added_.begin(), added_.end());
     response_.memory.release();  // as when the client has read it
     done_ = true;
     changed_.notify_all();
@@ -287,6 +292,7 @@ class FakeExchange : public HttpExchange {
     streaming_ = true;
     response_.status = status;
     response_.content_type = content_type;
+    response_.headers = added_;
   }
   bool write(std::string_view bytes) override {
     std::lock_guard lock(mutex_);
@@ -335,6 +341,7 @@ class FakeExchange : public HttpExchange {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  HttpHeaders added_;
   HttpResponse response_;
   bool done_ = false, streaming_ = false, gone_ = false;
   std::function<void()> abort_;
