@@ -65,7 +65,8 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   options.log_json = args.log_format == "json";
   initLogging(logLevelName(args.log_level), options.log_json ? LogFormat::kJson : LogFormat::kText);
   checkedIsa(options.isa, options.backend);
-  for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE"}) {
+  for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE", "CHORUS_TLS_CERT_FILE", "CHORUS_TLS_KEY_FILE",
+                               "CHORUS_TLS_CLIENT_CA_FILE"}) {
     const char* value = std::getenv(variable);
     if (value != nullptr && *value == '\0') fail(ErrorCode::kInvalidArgument, "{}: it must not be empty", variable);
   }
@@ -84,9 +85,24 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   server::serve(options);
 }
 
-// An empty key or file, for example from a variable of the shell that is not set, must not mean that no key is needed.
+// An empty key or file, for example from a variable of the shell that is not set, must not mean that no key is needed,
+// or no TLS.
 CLI::Validator notEmpty() {
   return {[](std::string& value) { return std::string(value.empty() ? "it must not be empty" : ""); }, ""};
+}
+
+void addTlsFiles(CLI::App& serve, server::ServeOptions& options) {
+  serve
+      .add_option("--tls_cert_file", options.tls_cert_file,
+                  "PEM file with the server's certificate and the chain that signs it: the server speaks HTTPS. Read "
+                  "again, with the other two files, when one of them changes and on SIGHUP")
+      ->check(notEmpty());
+  serve.add_option("--tls_key_file", options.tls_key_file, "PEM file with the private key of --tls_cert_file")
+      ->check(notEmpty());
+  serve
+      .add_option("--tls_client_ca_file", options.tls_client_ca_file,
+                  "PEM file with authorities: every client needs a certificate that one of them has signed")
+      ->check(notEmpty());
 }
 
 // Three flags: --PREFIXlimit_requests_per_minute, and the same for tokens and concurrent requests.
@@ -192,6 +208,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->check(inRange(0, 65535))
       ->envname("NIM_SERVER_PORT")
       ->capture_default_str();
+  addTlsFiles(*serve, options);
   serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's")
       ->envname("NIM_SERVED_MODEL_NAME");
   serve

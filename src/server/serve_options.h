@@ -20,6 +20,8 @@ struct ServeOptions {
   std::string api_key;        // with all rights; empty: none
   std::string api_keys_file;  // see ApiKeys::parse; empty: none
 
+  std::string tls_cert_file, tls_key_file, tls_client_ca_file;  // see TlsFiles; all empty: HTTP without TLS
+
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
   std::string model_name;                       // empty: the directory's name

@@ -50,10 +50,11 @@ def main():
     import test_starting
     import test_streams
     import test_templates
+    import test_tls
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_access, test_limits, test_answers, test_sampling, test_streams, test_templates, test_fields,
+    for module in (test_access, test_limits, test_tls, test_answers, test_sampling, test_streams, test_templates, test_fields,
                    test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
                    test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance,
                    test_adapter_routes, test_metrics, test_bench, test_soak):

@@ -67,6 +67,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     kClosed,
   };
 
+  // TLS; on the strand.
+  void beginTls();
+  void onHandshake(boost::system::error_code error);
+
   // Reading; on the strand.
   void expectRequest();
   void readMore();
