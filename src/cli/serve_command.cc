@@ -333,6 +333,19 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->check(positive)
       ->capture_default_str();
   serve
+      ->add_option("--queue_timeout", options.queue_timeout_seconds,
+                   "Seconds that a request may wait until it begins to run; then it is refused (503). 0: no limit. A "
+                   "client may ask for less with the header x-request-timeout-ms")
+      ->check(inRange(0.0, 1e6))
+      ->capture_default_str();
+  serve
+      ->add_option("--fairness", options.fairness,
+                   "Which waiting request runs next; turns: one of the client that runs the fewest; weighted: one of "
+                   "the client that was served the fewest tokens for its weight; weighted_adapters: of the adapter. "
+                   "--api_keys_file has the weights")
+      ->check(oneOf({"turns", "weighted", "weighted_adapters"}))
+      ->capture_default_str();
+  serve
       ->add_option("--max_choices", options.max_choices,
                    "Most choices of one request: n or best_of, times the number of its prompts; more are refused "
                    "(400). Up to 1024 prompts with one choice each are allowed")

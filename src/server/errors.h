@@ -2,6 +2,7 @@
 // that may contain a path of the server must go through clientMessage() before it becomes a message.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -58,6 +59,8 @@ class ApiError : public std::exception {
   // Loading, draining or stopped: status 503.
   static ApiError unavailable(std::string message);
   static ApiError timedOut();
+  // The request did not begin in time: status 503, worth retrying later.
+  static ApiError queueTimedOut(std::chrono::milliseconds timeout);
   static ApiError internal(std::string message);
 
   // Adds a header to the response; a name in lower case.

@@ -58,6 +58,8 @@ struct ServeOptions {
   int32_t max_choices = 16;            // limit on the sequences of one request
   std::string kv_reuse_scope;          // client, adapter or all; empty: all
   double request_timeout_seconds = 0;  // 0: none
+  double queue_timeout_seconds = 0;    // 0: none
+  std::string fairness = "turns";      // or weighted, weighted_adapters; see FairBy
   double drain_delay_seconds = 0;      // after SIGTERM, in which the server is not ready but still takes requests
   double drain_timeout_seconds = 30;
 

@@ -43,6 +43,7 @@ def main():
     import test_metrics
     import test_openapi
     import test_proxy
+    import test_queue
     import test_refusals
     import test_responses
     import test_sampling
@@ -54,8 +55,8 @@ def main():
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_access, test_limits, test_tls, test_answers, test_sampling, test_streams, test_templates, test_fields,
-                   test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
+    for module in (test_access, test_limits, test_queue, test_tls, test_answers, test_sampling, test_streams,
+                   test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
                    test_lifecycle, test_starting, test_configuration, test_proxy, test_one_key, test_conformance,
                    test_adapter_routes, test_metrics, test_bench, test_soak):
         suite.addTests(loader.loadTestsFromModule(module))

@@ -121,10 +121,20 @@ class Entry {
     return limits;
   }
 
+  int32_t weight() const {
+    constexpr int64_t kMost = 1000;
+    const auto found = object_.find("weight");
+    if (found == object_.end() || found->is_null()) return 1;
+    const bool fits = found->is_number_unsigned() && found->get<uint64_t>() >= 1 && found->get<uint64_t>() <= kMost;
+    if (!fits) refuse(fmt::format("'weight' must be a whole number from 1 to {}", kMost));
+    return found->get<int32_t>();
+  }
+
   KeyRights rights() const {
     KeyRights rights;
     rights.name = name();
     rights.limits = limits();
+    rights.weight = weight();
     rights.admin = flag("admin", false);
     rights.base = flag("base", true);
     const auto adapters = object_.find("adapters");
@@ -187,7 +197,7 @@ ApiKeys ApiKeys::parse(std::string_view text, std::string_view source) {
   std::vector<std::string> names, digests;
   for (size_t i = 0; i < list->size(); ++i) {
     const Entry entry((*list)[i], fmt::format("{}: keys[{}]", source, i),
-                      {"name", "key", "key_sha256", "adapters", "base", "admin", "limits"});
+                      {"name", "key", "key_sha256", "adapters", "base", "admin", "limits", "weight"});
     auto rights = std::make_shared<const KeyRights>(entry.rights());
     names.push_back(rights->name);
     digests.push_back(entry.digest());
@@ -209,36 +219,28 @@ void ApiKeys::readAdapters(const Json& list, std::string_view source) {
     fail(ErrorCode::kInvalidArgument, "{}: 'adapters' must be a list of at most {} adapters", source, kMaxKeys);
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    const Entry entry(list[i], fmt::format("{}: adapters[{}]", source, i), {"name", "limits"});
+    const Entry entry(list[i], fmt::format("{}: adapters[{}]", source, i), {"name", "limits", "weight"});
     std::string name = entry.name();
-    const LimitSettings limits = entry.limits();
-    if (!limits.any()) entry.refuse("'limits' has no limit");
+    const AdapterSettings settings{.limits = entry.limits(), .weight = entry.weight()};
+    limits_adapters_ = limits_adapters_ || settings.limits.any();
     if (name.find('*') != std::string::npos) {
-      if (limits_by_pattern_.size() == kMaxPatterns) {
+      if (adapters_by_pattern_.size() == kMaxPatterns) {
         entry.refuse(fmt::format("more than {} names with '*'", kMaxPatterns));
       }
-      limits_by_pattern_.emplace_back(std::move(name), limits);
-    } else if (!limits_by_name_.emplace(name, limits).second) {
+      adapters_by_pattern_.emplace_back(std::move(name), settings);
+    } else if (!adapters_by_name_.emplace(name, settings).second) {
       entry.refuse(fmt::format("the adapter '{}' is there twice", name));
     }
   }
 }
 
-LimitSettings ApiKeys::limitsOfAdapter(const std::string& adapter) const {
-  const auto named = limits_by_name_.find(adapter);
-  if (named != limits_by_name_.end()) return named->second;
-  for (const auto& [pattern, limits] : limits_by_pattern_) {
-    if (matches(pattern, adapter)) return limits;
+ApiKeys::AdapterSettings ApiKeys::settingsOf(const std::string& adapter) const {
+  const auto named = adapters_by_name_.find(adapter);
+  if (named != adapters_by_name_.end()) return named->second;
+  for (const auto& [pattern, settings] : adapters_by_pattern_) {
+    if (matches(pattern, adapter)) return settings;
   }
   return {};
-}
-
-ApiKeys ApiKeys::single(std::string_view key) {
-  checkLength(key, "--api_key");
-  ApiKeys keys;
-  keys.keys_.push_back(
-      {digestOf(key), std::make_shared<const KeyRights>(KeyRights{.name = "api_key", .admin = true, .adapters = {}})});
-  return keys;
 }
 
 std::shared_ptr<const KeyRights> ApiKeys::authenticate(const HttpRequest& request) const {

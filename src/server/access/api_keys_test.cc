@@ -92,9 +92,14 @@ TEST(ApiKeys, FaultsOfAFileAreNamed) {
   EXPECT_THAT(refusal(key + ", limits: 5}]"), HasSubstr("keys[0].limits: expected a mapping"));
   EXPECT_THAT(refusal(key + ", limits: {tokens: 5}}]"), HasSubstr("keys[0].limits: a field other than requests_per"));
   EXPECT_THAT(refusal(key + "}]\nadapters: {}"), HasSubstr("'adapters' must be a list"));
-  EXPECT_THAT(refusal(key + "}]\nadapters: [{name: x}]"), HasSubstr("adapters[0]: 'limits' has no limit"));
+  EXPECT_THAT(refusal(key + "}]\nadapters: [{limits: {tokens_per_minute: 1}}]"), HasSubstr("adapters[0]: 'name'"));
+  for (const char* value : {"0", "1001", "-1", "1.5", "much"}) {
+    EXPECT_THAT(refusal(key + ", weight: " + value + "}]"),
+                HasSubstr("keys[0]: 'weight' must be a whole number from 1 to 1000"))
+        << value;
+  }
   EXPECT_THAT(refusal(key + "}]\nadapters: [{name: x, limits: {tokens_per_minute: 1}, key: y}]"),
-              HasSubstr("adapters[0]: a field other than name, limits"));
+              HasSubstr("adapters[0]: a field other than name, limits, weight"));
   const std::string x = "{name: x, limits: {tokens_per_minute: 1}}";
   EXPECT_THAT(refusal(key + "}]\nadapters: [" + x + ", " + x + "]"), HasSubstr("the adapter 'x' is there twice"));
   EXPECT_THAT(refusal("adapters: [" + x + "]"), HasSubstr("expected 'keys:'"));

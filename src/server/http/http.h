@@ -1,5 +1,5 @@
-// An HTTP/1.1 server over TCP or TLS: bounded parsing, keep-alive, pipelining, streams with back-pressure, graceful drain.
-// No Boost type appears here, so including this header stays cheap.
+// An HTTP/1.1 server over TCP or TLS: bounded parsing, keep-alive, pipelining, streams with back-pressure, graceful
+// drain. No Boost type appears here, so including this header stays cheap.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,10 @@
 
 namespace chorus::server {
 
-struct KeyRights;     // server/access/api_keys.h
-class Usage;          // server/access/usage_limits.h
-class RequestRecord;  // server/metrics/request_record.h
+struct KeyRights;       // server/access/api_keys.h
+class ApiKeys;          // server/access/api_keys.h
+class Usage;            // server/access/usage_limits.h
+class RequestRecord;    // server/metrics/request_record.h
 class TlsCertificates;  // server/http/tls_certificates.h
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -35,6 +36,7 @@ struct HttpRequest {
   std::shared_ptr<Client> client;                    // the sender; may be null in tests
   ClientCharge memory;                               // for `body`
   std::shared_ptr<const KeyRights> key = nullptr;    // set by the routes; null: the server has no keys
+  std::shared_ptr<const ApiKeys> keys = nullptr;     // those of the server when `key` was found
   std::shared_ptr<Usage> usage = nullptr;            // set by the routes; null: nothing limits the request
 
   // Value of the first header of that lower-case name, empty when absent.

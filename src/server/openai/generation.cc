@@ -126,12 +126,11 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   return static_cast<int32_t>(job_.default_max_tokens > 0 ? std::min<int64_t>(job_.default_max_tokens, room) : room);
 }
 
-// What remains of the request timeout, which starts when the request is received. At least 1 ms.
-std::chrono::milliseconds Generation::timeLeft() const {
-  if (job_.received == std::chrono::steady_clock::time_point()) return *context_.request_timeout;
-  const auto spent =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
-  return std::max(*context_.request_timeout - spent, std::chrono::milliseconds(1));
+// What remains of a timeout that starts when the request is received; not positive if it has passed.
+std::chrono::milliseconds Generation::timeLeft(std::chrono::milliseconds timeout) const {
+  if (job_.received == std::chrono::steady_clock::time_point()) return timeout;
+  return timeout -
+         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
 }
 
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
@@ -166,7 +165,10 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   if (job_.model->adapter_id) request.setLoraConfig(executor::LoraConfig(*job_.model->adapter_id));
   if (!job_.model->composition.empty()) request.setLoraComposition(job_.model->composition);
   if (job_.client) request.setClientId(job_.client->id());
-  if (context_.request_timeout) request.setAllottedTimeMs(timeLeft());
+  if (context_.request_timeout) {
+    request.setAllottedTimeMs(std::max(timeLeft(*context_.request_timeout), std::chrono::milliseconds(1)));
+  }
+  request.setFairShare(job_.share);
   if (options.sampling.cache_salt) request.setCacheSaltID(context_.cache_salts.idOf(*options.sampling.cache_salt));
   return request;
 }
@@ -192,6 +194,12 @@ void Generation::enqueue() {
   for (const auto& prompt : job_.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
     for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
+  }
+  if (job_.queue_timeout) {
+    // The choices of a client begin in their order, so the request has begun when the first of them has.
+    const auto left = timeLeft(*job_.queue_timeout);
+    if (left.count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
+    requests.front().setQueueTimeMs(left);
   }
   choices_.resize(requests.size());
   unfinished_ = requests.size();
@@ -332,9 +340,10 @@ bool Generation::handle(const Arrival& arrival) {
   const executor::Result& result = arrival.response.getResult();
   const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
   if (reason == FinishReason::kTIMED_OUT || reason == FinishReason::kCANCELLED) {
-    failWith(reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
-                                                : ApiError::unavailable("The server stopped before the answer was "
-                                                                        "complete; send the request again."));
+    failWith(missedQueueTime(arrival)             ? ApiError::queueTimedOut(*job_.queue_timeout)
+             : reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
+                                                  : ApiError::unavailable("The server stopped before the answer was "
+                                                                          "complete; send the request again."));
     return false;
   }
   checkContent(result);
@@ -387,6 +396,15 @@ bool Generation::handle(const Arrival& arrival) {
       !onlyScores() && (rest.stopped_by || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
   finishChoice(choice, stopped ? "stop" : "length", std::move(stop_reason), std::move(delta));
   return unfinished_ > 0;
+}
+
+// Whether the first choice ended without a token because its time in the queue has passed, and not the request's.
+bool Generation::missedQueueTime(const Arrival& arrival) const {
+  if (!job_.queue_timeout || arrival.choice != 0 || choices_[0].tokens > 0) return false;
+  const executor::Result& result = arrival.response.getResult();
+  if (result.finishReasons.empty() || result.finishReasons.front() != FinishReason::kTIMED_OUT) return false;
+  // The executor's deadline may be a millisecond earlier, because it is rounded.
+  return !context_.request_timeout || timeLeft(*context_.request_timeout) > std::chrono::milliseconds(1);
 }
 
 // Throws ApiError (409) if choices ran with different content. Each choice is a request of its own: between two of them

@@ -192,8 +192,8 @@ OrderedJson openApiDocument(std::span<const DescribedRoute> routes) {
   json["openapi"] = "3.1.0";
   json["info"] = {{"title", "Chorus"}, {"version", CHORUS_VERSION}};
   // One of the schemes suffices. A key is needed only where the operator asks for keys.
-  json["security"] = OrderedJson::array({OrderedJson::object(), {{"BearerKey", OrderedJson::array()}},
-                                          {{"HeaderKey", OrderedJson::array()}}});
+  json["security"] = OrderedJson::array(
+      {OrderedJson::object(), {{"BearerKey", OrderedJson::array()}}, {{"HeaderKey", OrderedJson::array()}}});
   json["paths"] = std::move(paths);
   json["components"] = std::move(components);
   return json;

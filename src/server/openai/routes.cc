@@ -326,6 +326,7 @@ void Routes::authorize(HttpRequest& request, Access needed) const {
   }
   if (keys != nullptr && needed != Access::kOpen) {
     request.key = keys->authenticate(request);
+    request.keys = keys;
     if (needed == Access::kAdmin && !request.key->admin) {
       throw ApiError::forbidden("This API key has no admin rights.", std::nullopt, "insufficient_permissions");
     }

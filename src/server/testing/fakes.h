@@ -176,6 +176,7 @@ class FakeEngine : public EngineClient {
     error_code = code;
   }
   bool fails_at_once = false;  // before the first token
+  bool times_out = false;      // every request ends as kTIMED_OUT before its first token
   std::string error_text;      // when set, every request fails with it after its first token
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
@@ -210,6 +211,14 @@ class FakeEngine : public EngineClient {
     const executor::Request& request = running.request;
     if (!error_text.empty() && (fails_at_once || !running.made.empty())) {
       running.callback(executor::Response(id, error_text, std::nullopt, error_code));
+      return true;
+    }
+    if (times_out) {
+      executor::Result none;
+      none.isFinal = true;
+      none.finishReasons = {executor::FinishReason::kTIMED_OUT};
+      none.outputTokenIds = {{}};
+      running.callback(executor::Response(id, none));
       return true;
     }
     const auto& prompt = request.getInputTokenIds();
