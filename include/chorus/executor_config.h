@@ -379,6 +379,10 @@ class ExecutorConfig {
   // The most requests that may wait for their first step; further ones are refused. The requests of one client id may
   // take at most as many places as they leave free.
   std::optional<SizeType32> getMaxQueueSize() const { return maxQueueSize_; }
+  // Chorus: which waiting request gets a free slot. False: one of the client that runs the fewest sequences. True: one
+  // of the group (Request::getFairShare()) that was served the fewest tokens for its weight; a prompt's tokens count
+  // once, generated tokens twice.
+  bool getWeightedFairness() const { return weightedFairness_; }
   const ExtendedRuntimePerfKnobConfig& getExtendedRuntimePerfKnobConfig() const {
     return extendedRuntimePerfKnobConfig_;
   }
@@ -416,6 +420,7 @@ class ExecutorConfig {
   void setDecodingConfig(DecodingConfig v) { decodingConfig_ = std::move(v); }
   void setGpuWeightsPercent(float v) { gpuWeightsPercent_ = v; }
   void setMaxQueueSize(std::optional<SizeType32> v) { maxQueueSize_ = v; }
+  void setWeightedFairness(bool v) { weightedFairness_ = v; }
   void setExtendedRuntimePerfKnobConfig(ExtendedRuntimePerfKnobConfig v) {
     extendedRuntimePerfKnobConfig_ = std::move(v);
   }
@@ -463,6 +468,7 @@ class ExecutorConfig {
   std::optional<DecodingConfig> decodingConfig_;
   float gpuWeightsPercent_;
   std::optional<SizeType32> maxQueueSize_;
+  bool weightedFairness_ = false;
   ExtendedRuntimePerfKnobConfig extendedRuntimePerfKnobConfig_;
   std::optional<DebugConfig> debugConfig_;
   SizeType32 recvPollPeriodMs_;

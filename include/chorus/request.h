@@ -7,6 +7,12 @@
 
 namespace chorus::executor {
 
+// Chorus: whose share of the server a request takes, with ExecutorConfig::getWeightedFairness().
+struct FairShare {
+  IdType group = 0;       // requests of an equal group take one share together
+  SizeType32 weight = 1;  // size of the share, relative to those of other groups: 1 to 1000
+};
+
 // Chorus: one term of a composition of adapters.
 struct WeightedLora {
   IdType taskId = 0;
@@ -103,6 +109,11 @@ class Request {
   std::optional<SizeType32> getLanguageAdapterUid() const { return languageAdapterUid_; }
   // Time limit: the request ends as kTIMED_OUT in the step in which it passes, with the tokens that it has by then.
   std::optional<MillisecondsType> getAllottedTimeMs() const { return allottedTimeMs_; }
+  // Chorus: time limit for waiting: the request ends as kTIMED_OUT, without tokens, if none of its sequences has
+  // started by then.
+  std::optional<MillisecondsType> getQueueTimeMs() const { return queueTimeMs_; }
+  // Chorus: default: the client id is the group, and the weight is 1.
+  const std::optional<FairShare>& getFairShare() const { return fairShare_; }
   // A request shares KV blocks only with requests of an equal id; those without an id share among themselves.
   std::optional<CacheSaltIDType> getCacheSaltID() const { return cacheSaltID_; }
   std::optional<std::vector<std::string>> getAdditionalOutputNames() const;
@@ -142,6 +153,8 @@ class Request {
   void setLanguageAdapterUid(SizeType32 v) { languageAdapterUid_ = v; }
   void setAllottedTimeMs(std::optional<MillisecondsType> v) { allottedTimeMs_ = v; }
   void setCacheSaltID(std::optional<CacheSaltIDType> v) { cacheSaltID_ = v; }
+  void setQueueTimeMs(std::optional<MillisecondsType> v) { queueTimeMs_ = v; }
+  void setFairShare(std::optional<FairShare> v);
 
  private:
   VecTokens inputTokenIds_;
@@ -178,6 +191,8 @@ class Request {
   std::optional<SizeType32> languageAdapterUid_;
   std::optional<MillisecondsType> allottedTimeMs_;
   std::optional<CacheSaltIDType> cacheSaltID_;
+  std::optional<MillisecondsType> queueTimeMs_;
+  std::optional<FairShare> fairShare_;
 };
 
 }  // namespace chorus::executor

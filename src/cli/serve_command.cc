@@ -17,6 +17,7 @@
 #include "cli/flag_values.h"
 #include "cli/nim_variables.h"
 #include "cli/variable_names.h"
+#include "server/access/token_bucket.h"
 #include "server/serve.h"
 
 namespace chorus {
@@ -83,7 +84,8 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   options.log_json = args.log_format == "json";
   initLogging(logLevelName(args.log_level), options.log_json ? LogFormat::kJson : LogFormat::kText);
   checkedIsa(options.isa, options.backend);
-  for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE"}) {
+  for (const char* variable : {"CHORUS_API_KEY", "CHORUS_API_KEYS_FILE", "CHORUS_TLS_CERT_FILE", "CHORUS_TLS_KEY_FILE",
+                               "CHORUS_TLS_CLIENT_CA_FILE"}) {
     const char* value = std::getenv(variable);
     if (value != nullptr && *value == '\0') fail(ErrorCode::kInvalidArgument, "{}: it must not be empty", variable);
   }
@@ -108,13 +110,47 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   server::serve(options);
 }
 
-// An empty key or file, for example from a variable of the shell that is not set, must not mean that no key is needed.
+// An empty key or file, for example from a variable of the shell that is not set, must not mean that no key is needed,
+// or no TLS.
 CLI::Validator notEmpty() {
   return {[](std::string& value) { return std::string(value.empty() ? "it must not be empty" : ""); }, ""};
 }
 
+void addTlsFiles(CLI::App& serve, server::ServeOptions& options) {
+  serve
+      .add_option("--tls_cert_file", options.tls_cert_file,
+                  "PEM file with the server's certificate and the chain that signs it: the server speaks HTTPS. Read "
+                  "again, with the other two files, when one of them changes and on SIGHUP")
+      ->check(notEmpty());
+  serve.add_option("--tls_key_file", options.tls_key_file, "PEM file with the private key of --tls_cert_file")
+      ->check(notEmpty());
+  serve
+      .add_option("--tls_client_ca_file", options.tls_client_ca_file,
+                  "PEM file with authorities: every client needs a certificate that one of them has signed")
+      ->check(notEmpty());
+}
+
+// Three flags: --PREFIXlimit_requests_per_minute, and the same for tokens and concurrent requests.
+void addUsageLimits(CLI::App& serve, const std::string& prefix, const std::string& whose,
+                    server::LimitSettings& limits) {
+  const auto add = [&](const char* name, std::optional<int64_t>& value, const std::string& help) {
+    serve.add_option("--" + prefix + "limit_" + name, value, help)
+        ->check(inRange(int64_t{0}, server::TokenBucket::kMaxPerMinute));
+  };
+  add("requests_per_minute", limits.requests_per_minute,
+      "Most requests for an answer per minute of " + whose +
+          "; further ones are refused (429); 0: no limit. --api_keys_file may have others");
+  add("tokens_per_minute", limits.tokens_per_minute,
+      "Most tokens of prompts and answers per minute of " + whose +
+          ". A prompt counts when its request is accepted, an answer while it is generated");
+  add("concurrent_requests", limits.concurrent_requests,
+      "Most requests for an answer at once of " + whose + ", those that wait included");
+}
+
 // Limits on what clients may use.
 void addClientLimits(CLI::App& serve, server::ServeOptions& options) {
+  addUsageLimits(serve, "", "each client: an API key or, without keys, an address", options.client_limits);
+  addUsageLimits(serve, "adapter_", "each adapter, of all clients together", options.adapter_limits);
   serve
       .add_option("--max_connections", options.max_connections,
                   "Most connections; beyond them idle ones are closed, and 32 more may ask for the server's health")
@@ -196,6 +232,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve->add_option("--port", options.port, "Port to listen on; 0: any free one, printed at start")
       ->check(inRange(0, 65535))
       ->capture_default_str();
+  addTlsFiles(*serve, options);
   serve->add_option("--model_name", options.model_name, "Name of the base model; default: the directory's");
   serve
       ->add_option(
@@ -310,6 +347,19 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "Most waiting requests; further ones are refused (429), also those of one client when it would have "
                    "more waiting than places are free")
       ->check(positive)
+      ->capture_default_str();
+  serve
+      ->add_option("--queue_timeout", options.queue_timeout_seconds,
+                   "Seconds that a request may wait until it begins to run; then it is refused (503). 0: no limit. A "
+                   "client may ask for less with the header x-request-timeout-ms")
+      ->check(inRange(0.0, 1e6))
+      ->capture_default_str();
+  serve
+      ->add_option("--fairness", options.fairness,
+                   "Which waiting request runs next; turns: one of the client that runs the fewest; weighted: one of "
+                   "the client that was served the fewest tokens for its weight; weighted_adapters: of the adapter. "
+                   "--api_keys_file has the weights")
+      ->check(oneOf({"turns", "weighted", "weighted_adapters"}))
       ->capture_default_str();
   serve
       ->add_option("--max_choices", options.max_choices,

@@ -21,6 +21,7 @@ Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& pos
       post_processors_(post_processors),
       requests_(requests),
       shares_(options.max_queue_size),
+      queue_(options.fairness),
       adapters_(
           AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget, options.reject_when_full},
           std::move(load), std::move(compose), options.adapter_workers, [this] { wake(); }) {
@@ -223,9 +224,9 @@ void Admission::setAdapter(const SetAdapter& adapter) noexcept {
 
 void Admission::admit(Node node) noexcept {
   Request& request = requests_.add(std::move(node));
-  if (request.deadline) {
+  if (const Deadline next = request.nextDeadline()) {
     ++with_deadline_;
-    first_deadline_ = std::min(first_deadline_, *request.deadline);
+    first_deadline_ = std::min(first_deadline_, *next);
   }
   // The strategy may begin with fewer sequences than were asked for.
   const int32_t later = request.maxSequences() - static_cast<int32_t>(request.sequences().size());
@@ -238,8 +239,7 @@ void Admission::admit(Node node) noexcept {
             request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
         claims_changed_ = true;
       }
-      queue_.add(*sequence, request.client_id);
-      sequence->queue();
+      enqueue(*sequence);
     }
     request.lora_source = nullptr;
   } catch (const std::exception& error) {
@@ -269,11 +269,12 @@ void Admission::endOverdue() {
   if (now < first_deadline_) return;
   first_deadline_ = Clock::time_point::max();
   for (const auto& [_, request] : requests_.all()) {
-    if (!request->deadline) continue;
-    if (*request->deadline <= now)
+    const Deadline next = request->nextDeadline();
+    if (!next) continue;
+    if (*next <= now)
       requests_.decide(*request, FinishReason::kTIMED_OUT);
     else
-      first_deadline_ = std::min(first_deadline_, *request->deadline);
+      first_deadline_ = std::min(first_deadline_, *next);
   }
 }
 
@@ -332,6 +333,7 @@ void Admission::leaveShares(const Request& request, int32_t sequences) noexcept 
 
 void Admission::started(Sequence& sequence) noexcept {
   if (sequence.isNew()) leaveShares(sequence.request, 1);
+  sequence.request.has_started = true;
   queue_.start(sequence);
   // A sequence that was beyond kLookahead may claim its adapters now.
   if (claims_cut_) claims_changed_ = true;
@@ -342,9 +344,17 @@ void Admission::paused(Sequence& sequence) noexcept {
   queue_.pause(sequence);
 }
 
-void Admission::enterFork(Sequence& sequence) {
-  queue_.add(sequence, sequence.request.client_id);
+void Admission::enqueue(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (request.share && options_.fairness == Fairness::kWeighted)
+    queue_.add(sequence, request.share->group, request.share->weight);
+  else
+    queue_.add(sequence, request.client_id);
   sequence.queue();
+}
+
+void Admission::enterFork(Sequence& sequence) {
+  enqueue(sequence);
   if (sequence.request.hasAdapters()) claims_changed_ = true;
 }
 
@@ -358,7 +368,7 @@ void Admission::release(Sequence& sequence) noexcept {
 }
 
 void Admission::ended(const Request& request) noexcept {
-  if (request.deadline) --with_deadline_;
+  if (request.deadline || request.queue_deadline) --with_deadline_;
 }
 
 }  // namespace chorus

@@ -66,6 +66,9 @@ class Admission {
   Sequence* nextTurn() { return static_cast<Sequence*>(queue_.nextTurn()); }
   const AdapterStore& adapters() const { return adapters_; }
 
+  // Counts tokens that a sequence was served, see FairQueue.
+  void charge(const Sequence& sequence, int64_t tokens) noexcept { queue_.charge(sequence, tokens); }
+
   // Puts the adapters of a sequence that is about to start on the device. If it throws, nothing has changed.
   void prepareStart(Sequence& sequence) { adapters_.ensure(sequence.adapter); }
   // started() counts a waiting sequence as running; call it before Sequence::start(). paused() puts a running sequence
@@ -100,6 +103,7 @@ class Admission {
   void admit(Node node) noexcept;
   void claimOf(Sequence& first);
   void checkTokens(const Sequence& sequence) const;
+  void enqueue(Sequence& sequence);
   void leaveShares(const Request& request, int32_t sequences) noexcept;
 
   const CoreOptions& options_;

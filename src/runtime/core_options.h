@@ -12,6 +12,7 @@
 #include "runtime/adapter_cache/tensor_source.h"
 #include "runtime/decoding/decoding_strategy.h"
 #include "runtime/decoding/token_mask.h"
+#include "runtime/fair_queue.h"
 #include "runtime/request_checks.h"
 #include "runtime/scheduler.h"
 
@@ -21,6 +22,7 @@ struct CoreOptions {
   RequestLimits requests;
   SchedulerLimits scheduler;
   std::optional<int32_t> max_queue_size;  // sequences that wait for their first step
+  Fairness fairness = Fairness::kTurns;
   int32_t iter_stats_max = 1000;
   int32_t request_stats_max = 0;
   bool static_batching = false;  // fills staticBatchingStats instead of inflightBatchingStats

@@ -90,6 +90,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.block_reuse = config.getKvCacheConfig().getEnableBlockReuse();
   core.reuse_scope = config.getKvCacheConfig().getReuseScope();
   core.max_queue_size = config.getMaxQueueSize();
+  core.fairness = config.getWeightedFairness() ? Fairness::kWeighted : Fairness::kTurns;
   core.iter_stats_max = config.getIterStatsMaxIterations();
   core.request_stats_max = config.getRequestStatsMaxIterations();
   core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
+#include <utility>
 
 namespace chorus {
 
 struct QueueEntry::Client {
   std::optional<uint64_t> id;
   uint64_t number = 0;
+  int32_t weight = 1;
   int32_t running = 0;
+  int64_t counter = 0;         // with kWeighted: see FairQueue::kCounterUnit
   size_t entries = 0;          // waiting and running
   uint64_t since = 0;          // clock_ when it was last served or began to wait
   QueueEntry* head = nullptr;  // first waiting entry
@@ -17,15 +21,29 @@ struct QueueEntry::Client {
   Client* next_waiting = nullptr;
 };
 
-FairQueue::FairQueue() = default;
+namespace {
+
+int64_t shareOf(int64_t tokens, int32_t weight) { return tokens * FairQueue::kCounterUnit / weight; }
+
+}  // namespace
+
+FairQueue::FairQueue(Fairness fairness) : fairness_(fairness) {}
 FairQueue::~FairQueue() = default;
 
 uint64_t FairQueue::clientOf(const QueueEntry& entry) { return entry.client_->number; }
 
 int32_t FairQueue::runningOf(const QueueEntry& entry) { return entry.client_->running; }
+int32_t FairQueue::weightOf(const QueueEntry& entry) { return entry.client_->weight; }
+int64_t FairQueue::counterOf(const QueueEntry& entry) { return entry.client_->counter; }
 
-void FairQueue::add(QueueEntry& entry, std::optional<uint64_t> client_id) {
-  assert(entry.client_ == nullptr);
+template <typename Visit>
+void FairQueue::forEachClient(Visit visit) const {
+  for (const auto& [_, client] : clients_) visit(*client);
+  if (anonymous_ != nullptr) visit(*anonymous_);
+}
+
+void FairQueue::add(QueueEntry& entry, std::optional<uint64_t> client_id, int32_t weight) {
+  assert(entry.client_ == nullptr && weight >= 1 && weight <= kMaxWeight);
   turns_.reserve(numClients() + 1);
   std::unique_ptr<Client>* known = &anonymous_;
   if (client_id) {
@@ -41,8 +59,38 @@ void FairQueue::add(QueueEntry& entry, std::optional<uint64_t> client_id) {
     ++numbers_;
   }
   entry.client_ = known->get();
+  entry.client_->weight = weight;
+  if (entry.client_->entries == 0) wake(*entry.client_);
   ++entry.client_->entries;
   link(entry);
+}
+
+// Called before the client's first entry is added.
+void FairQueue::wake(Client& client) noexcept {
+  if (fairness_ == Fairness::kWeighted) {
+    int64_t lowest = std::numeric_limits<int64_t>::max();
+    forEachClient([&](const Client& other) {
+      if (other.entries > 0) lowest = std::min(lowest, other.counter);
+    });
+    if (num_clients_ == 0) lowest = last_counter_;
+    client.counter = std::max(client.counter, lowest);
+    // A counter that is not above the lowest one would be raised, so it need not be kept.
+    Client* least = nullptr;
+    for (auto at = clients_.begin(); at != clients_.end();) {
+      Client& other = *(at++)->second;
+      if (&other == &client || other.entries > 0) continue;
+      if (other.counter <= lowest)
+        erase(&other);
+      else if (least == nullptr || other.counter < least->counter)
+        least = &other;
+    }
+    if (numIdle() > kMaxIdle + 1 && least != nullptr) erase(least);
+  }
+  ++num_clients_;
+}
+
+void FairQueue::charge(const QueueEntry& entry, int64_t tokens) noexcept {
+  if (fairness_ == Fairness::kWeighted) entry.client_->counter += shareOf(tokens, entry.client_->weight);
 }
 
 void FairQueue::link(QueueEntry& entry) noexcept {
@@ -78,6 +126,7 @@ void FairQueue::unlink(QueueEntry& entry) noexcept {
 
 void FairQueue::start(QueueEntry& entry) noexcept {
   unlink(entry);
+  charge(entry, std::exchange(entry.start_cost, 0));
   ++entry.client_->running;
   entry.client_->since = ++clock_;
 }
@@ -98,6 +147,11 @@ void FairQueue::remove(QueueEntry& entry, bool runs) noexcept {
 }
 
 void FairQueue::drop(Client* client) noexcept {
+  if (--num_clients_ == 0) last_counter_ = client->counter;
+  if (fairness_ == Fairness::kTurns) erase(client);
+}
+
+void FairQueue::erase(Client* client) noexcept {
   if (client->id)
     clients_.erase(*client->id);
   else
@@ -105,9 +159,10 @@ void FairQueue::drop(Client* client) noexcept {
 }
 
 // Order of the heap turns_, whose front is the turn that is later than no other: the next one.
-bool FairQueue::later(const Turn& a, const Turn& b) noexcept {
+bool FairQueue::Later::operator()(const Turn& a, const Turn& b) const noexcept {
   if (a.entry->position.priority != b.entry->position.priority)
     return a.entry->position.priority < b.entry->position.priority;
+  if (fairness == Fairness::kWeighted) return a.counter != b.counter ? a.counter > b.counter : a.since > b.since;
   return a.running != b.running ? a.running > b.running : a.since > b.since;
 }
 
@@ -115,22 +170,23 @@ void FairQueue::beginTurns() noexcept {
   turns_.clear();
   served_ = 0;
   for (const Client* client = first_waiting_; client != nullptr; client = client->next_waiting) {
-    turns_.push_back({client->head, client->running, client->since});
+    turns_.push_back({client->head, client->running, client->counter, client->since});
   }
-  std::make_heap(turns_.begin(), turns_.end(), later);
+  std::make_heap(turns_.begin(), turns_.end(), Later{fairness_});
 }
 
 QueueEntry* FairQueue::nextTurn() noexcept {
   if (turns_.empty()) return nullptr;
-  std::pop_heap(turns_.begin(), turns_.end(), later);
+  std::pop_heap(turns_.begin(), turns_.end(), Later{fairness_});
   Turn& turn = turns_.back();
   QueueEntry* entry = turn.entry;
   if (entry->next_ == nullptr) {
     turns_.pop_back();
   } else {
-    // Marks the client as served last, like start().
-    turn = {entry->next_, turn.running + 1, clock_ + ++served_};
-    std::push_heap(turns_.begin(), turns_.end(), later);
+    // Marks the client as served last and counts the start, like start().
+    turn = {entry->next_, turn.running + 1, turn.counter + shareOf(entry->start_cost, entry->client_->weight),
+            clock_ + ++served_};
+    std::push_heap(turns_.begin(), turns_.end(), Later{fairness_});
   }
   return entry;
 }

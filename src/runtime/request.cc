@@ -57,6 +57,8 @@ Request::Request(executor::IdType id_in, const executor::Request& asked, std::sh
       client_id(asked.getClientId()),
       streaming(asked.getStreaming()),
       deadline(deadlineAfter(asked.getAllottedTimeMs())),
+      queue_deadline(deadlineAfter(asked.getQueueTimeMs())),
+      share(asked.getFairShare()),
       cache_salt(asked.getCacheSaltID()),
       lora(taskOf(asked)),
       composition(asked.getLoraComposition()) {
@@ -72,6 +74,11 @@ Request::Request(executor::IdType id_in, const executor::Request& asked, std::sh
                     .count = count,
                     .first = {asked.getPriority(), id},
                     .max_tokens = maxTokensOf(id, asked, max_seq_len)});
+}
+
+Deadline Request::nextDeadline() const {
+  if (has_started || !queue_deadline) return deadline;
+  return deadline ? std::min(*deadline, *queue_deadline) : queue_deadline;
 }
 
 executor::Response Request::response(const Sequence& sequence, executor::FinishReason reason) {

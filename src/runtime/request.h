@@ -47,6 +47,8 @@ class Request {
   const std::optional<executor::IdType> client_id;
   const bool streaming;
   const Deadline deadline;
+  const Deadline queue_deadline;  // holds until one of its sequences has started
+  const std::optional<executor::FairShare> share;
   const std::optional<executor::CacheSaltIDType> cache_salt;
   const std::optional<executor::LoraConfig> lora;         // task id only; its tensors are in lora_source
   const std::vector<executor::WeightedLora> composition;  // weighted adapters instead of `lora`
@@ -60,6 +62,8 @@ class Request {
   std::span<const std::unique_ptr<Sequence>> sequences() const { return strategy_->sequences(); }
   DecodingStrategy& strategy() { return *strategy_; }
   bool hasAdapters() const { return lora || !composition.empty(); }
+  // The point in time at which it ends if it goes on as now.
+  Deadline nextDeadline() const;
 
   // The answer so far.
   Verdict verdict;
@@ -81,6 +85,7 @@ class Request {
   uint64_t claim_round = 0;      // latest round in which their adapters were claimed together
   uint64_t cache_namespace = 0;  // the request's own cache namespace if requests share no blocks; 0: none
   int32_t namespace_users = 0;   // sequences that use cache_namespace
+  bool has_started = false;      // a sequence of it has run
 
   // The most sequences that it has at once, which were asked for. If there are several, they share blocks even if
   // requests share none.

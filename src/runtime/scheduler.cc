@@ -195,21 +195,28 @@ class Pass {
     return false;
   }
 
-  // The request to pause for r: the last started one of the client that holds the most; -1: none.
+  // Compares amounts divided by weights: whether a / weight_a < b / weight_b.
+  static bool isLess(int32_t a, int32_t weight_a, int32_t b, int32_t weight_b) {
+    return int64_t{a} * weight_b < int64_t{b} * weight_a;
+  }
+
+  // The request to pause for r: the last started one of the client that holds the most for its weight; -1: none.
   int32_t victimFor(const RequestView& r, bool by_blocks, bool with_adapters) {
     const int32_t own = by_blocks ? tallyOf(r.client).blocks + blocksKept(r) : tallyOf(r.client).sequences + 1;
-    int32_t victim = -1, most = 0;
+    int32_t victim = -1, most = 0, most_weight = 1;
     for (int32_t i = last_running_ - 1; i >= 0; --i) {
       const RequestView& other = at(i);
       if (isGone(i) || other.client == r.client || other.priority > r.priority) continue;
       if (with_adapters && other.adapters.empty()) continue;
       const ClientTally& tally = tallyOf(other.client);
       const int32_t held = by_blocks ? tally.blocks : tally.sequences;
-      if (held <= most) continue;
+      if (!isLess(most, most_weight, held, other.weight)) continue;
       const int32_t kept = held - (by_blocks ? blocksKept(other) : 1);
-      if (kept < own && (held < own || !hadItsTurn(other))) continue;
+      const bool keeps_less = isLess(kept, other.weight, own, r.weight);
+      if (keeps_less && (isLess(held, other.weight, own, r.weight) || !hadItsTurn(other))) continue;
       victim = i;
       most = held;
+      most_weight = other.weight;
     }
     return victim;
   }

@@ -7,9 +7,10 @@
 //
 // Both decisions are max-min fair between clients. Waiting requests are tried in the order of FairQueue. If a slot,
 // blocks or adapter room are missing for one, a sequence of the client that holds the most of them is paused, provided
-// that this client then still holds as much as the newcomer's client. So a pause never leads to the opposite pause
-// (turn_steps is the exception). The tokens that generation leaves are given to the clients in turn, a block's worth at
-// a time. If there is a single client, nothing is paused for fairness, and chunking_policy divides the tokens.
+// that this client then still holds as much as the newcomer's client; both amounts are divided by the clients' weights.
+// So a pause never leads to the opposite pause (turn_steps is the exception). The tokens that generation leaves are
+// given to the clients in turn, a block's worth at a time. If there is a single client, nothing is paused for fairness,
+// and chunking_policy divides the tokens.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +76,7 @@ struct RequestView {
   bool adapter_ready = true;
   int32_t times_bypassed = 0;
   uint64_t client = 0;  // equal numbers are one client
+  int32_t weight = 1;   // of the client
   float priority = 0;
   int32_t steps_run = 0;  // running: steps since it started
 };

@@ -38,7 +38,9 @@ class Sequence : public QueueEntry {
         index(index_in),
         tokens_(std::move(prompt)),
         prompt_length_(static_cast<int32_t>(tokens_.size())),
-        max_tokens_(max_tokens) {}
+        max_tokens_(max_tokens) {
+    start_cost = prompt_length_;
+  }
   // Continues `parent`, which is unchanged.
   Sequence(const Sequence& parent, int32_t index_in)
       : QueueEntry(parent.position),

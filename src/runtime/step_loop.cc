@@ -38,6 +38,7 @@ RequestView StepLoop::viewOf(Sequence& sequence) {
   view.adapter_ready = sequence.adapter.ready();
   view.times_bypassed = sequence.times_bypassed;
   view.client = FairQueue::clientOf(sequence);
+  view.weight = FairQueue::weightOf(sequence);
   view.priority = sequence.position.priority;
   if (view.running) view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt());
   blocks_.view(sequence, view);
@@ -51,10 +52,13 @@ bool StepLoop::plan() {
     candidates_.push_back(&sequence);
     views_.push_back(viewOf(sequence));
   };
-  int32_t most_running = 0;  // maximum over clients of running sequences
+  int64_t most_running = 0, weight_of_most = 1;  // of the client with the most running sequences for its weight
   for (Sequence* sequence : running_) {
     add(*sequence);
-    most_running = std::max(most_running, FairQueue::runningOf(*sequence));
+    const int32_t running = FairQueue::runningOf(*sequence), weight = FairQueue::weightOf(*sequence);
+    if (running * weight_of_most <= most_running * weight) continue;
+    most_running = running;
+    weight_of_most = weight;
   }
   // Adds enough waiting sequences for the free slots, and a few newcomers for which another client's sequence may be
   // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache.
@@ -65,7 +69,8 @@ bool StepLoop::plan() {
   size_t ready = 0;
   admission_.beginTurns();
   while (candidates_.size() < running_.size() + Admission::kLookahead) {
-    const bool newcomer = several_clients && queue.runningOfNext() < most_running;
+    const bool newcomer =
+        several_clients && queue.runningOfNext() * weight_of_most < most_running * queue.weightOfNext();
     if (ready >= free + (newcomer ? kMostNewcomers : 0)) break;
     Sequence* sequence = admission_.nextTurn();
     if (sequence == nullptr) break;
@@ -132,6 +137,9 @@ void StepLoop::release(Sequence& sequence) noexcept {
   blocks_.leaveCacheNamespace(sequence);
 }
 
+// A generated token takes a row of a step of its own, which is why it costs more than a token of a prompt.
+constexpr int64_t kGeneratedCost = 2;
+
 void StepLoop::begin(Clock::time_point now) {
   changes_.clear();
   network_began_ = network_ended_ = now;
@@ -149,6 +157,7 @@ void StepLoop::begin(Clock::time_point now) {
     Sequence& sequence = plannedAt(planned);
     const int32_t first = sequence.numCached(), count = planned.num_tokens;
     blocks_.extend(sequence, count);
+    if (planned.samples) admission_.charge(sequence, kGeneratedCost);
     const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;
     step_sequences_.push_back(
         {sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,

@@ -141,6 +141,15 @@ ApiError ApiError::timedOut() {
   return error;
 }
 
+ApiError ApiError::queueTimedOut(std::chrono::milliseconds timeout) {
+  ApiError error = unavailable(fmt::format(
+      "The request did not begin to run within its queue timeout of {} ms (x-request-timeout-ms, --queue_timeout); try "
+      "again later.",
+      timeout.count()));
+  error.code_ = "queue_timeout";
+  return error;
+}
+
 ApiError ApiError::internal(std::string message) {
   return ApiError(500, std::move(message), std::string(kServerError), std::nullopt, "internal_error");
 }

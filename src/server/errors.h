@@ -2,6 +2,7 @@
 // that may contain a path of the server must go through clientMessage() before it becomes a message.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -58,7 +59,12 @@ class ApiError : public std::exception {
   // Loading, draining or stopped: status 503.
   static ApiError unavailable(std::string message);
   static ApiError timedOut();
+  // The request did not begin in time: status 503, worth retrying later.
+  static ApiError queueTimedOut(std::chrono::milliseconds timeout);
   static ApiError internal(std::string message);
+
+  // Adds a header to the response; a name in lower case.
+  void addHeader(std::string name, std::string value) { headers_.emplace_back(std::move(name), std::move(value)); }
 
   int status() const { return status_; }
   const std::string& message() const { return message_; }

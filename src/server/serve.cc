@@ -18,6 +18,7 @@
 #include "base/memory_reserve.h"
 #include "formats/yaml.h"
 #include "server/http/shutdown_signal.h"
+#include "server/http/tls_certificates.h"
 #include "server/metrics/server_metrics.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
@@ -133,11 +134,12 @@ class KeySource {
     }
   }
 
-  void look() {
+  // Reads the file again if it has changed, or in any case with `forced`.
+  void look(bool forced) {
     if (file_.empty()) return;
     try {
       const auto now = stampOf(file_);
-      if (now == stamp_) return;
+      if (now == stamp_ && !forced) return;
       stamp_ = now;
       fault_.clear();
       read();
@@ -160,6 +162,16 @@ class KeySource {
   std::string fault_;  // of the last look; each is logged once
 };
 
+// Null if the server speaks HTTP without TLS.
+std::shared_ptr<TlsCertificates> makeCertificates(const ServeOptions& options) {
+  if (options.tls_cert_file.empty() && options.tls_key_file.empty()) {
+    if (options.tls_client_ca_file.empty()) return nullptr;
+    fail(ErrorCode::kInvalidArgument, "--tls_client_ca_file needs --tls_cert_file and --tls_key_file");
+  }
+  return std::make_shared<TlsCertificates>(
+      TlsFiles{.cert = options.tls_cert_file, .key = options.tls_key_file, .client_ca = options.tls_client_ca_file});
+}
+
 void warnOfReach(const ServeOptions& options) {
   if (isLoopback(options.host)) return;
   const bool has_keys = !options.api_key.empty() || !options.api_keys_file.empty();
@@ -180,7 +192,8 @@ std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const Ht
 }  // namespace
 
 void serve(const ServeOptions& options) {
-  ShutdownSignal signal;
+  const bool has_tls = !options.tls_cert_file.empty();
+  ShutdownSignal signal(has_tls || !options.api_keys_file.empty());
   // Both signals would kill the process. When they are ignored, the call fails instead, and its error is handled there.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -189,9 +202,13 @@ void serve(const ServeOptions& options) {
   allowDescriptors(options);
 
   HttpServerOptions http = httpOptions(options);
+  const std::shared_ptr<TlsCertificates> certificates = makeCertificates(options);
+  http.tls = certificates;
   const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
   http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
-  Routes routes(options.page, metrics);
+  Routes routes(options.page, metrics,
+                std::make_shared<UsageLimits>(
+                    UsageLimits::Options{.client = options.client_limits, .adapter = options.adapter_limits}));
   HttpServer server(std::move(http), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });
@@ -213,7 +230,9 @@ void serve(const ServeOptions& options) {
   MemoryReturn memory(server);
   while (!signal.waitFor(std::chrono::milliseconds(500))) {
     memory.look();
-    keys.look();
+    const bool reload = signal.takeReload();
+    keys.look(reload);
+    if (certificates) certificates->refresh(reload);
     manager.alive();
   }
   leave(options, routes, server, manager);

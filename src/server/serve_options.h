@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/access/limit_settings.h"
 #include "server/model/adapter_roots.h"
 
 namespace chorus::server {
@@ -18,6 +19,8 @@ struct ServeOptions {
 
   std::string api_key;        // with all rights; empty: none
   std::string api_keys_file;  // see ApiKeys::parse; empty: none
+
+  std::string tls_cert_file, tls_key_file, tls_client_ca_file;  // see TlsFiles; all empty: HTTP without TLS
 
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
@@ -55,8 +58,13 @@ struct ServeOptions {
   int32_t max_choices = 16;            // limit on the sequences of one request
   std::string kv_reuse_scope;          // client, adapter or all; empty: all
   double request_timeout_seconds = 0;  // 0: none
+  double queue_timeout_seconds = 0;    // 0: none
+  std::string fairness = "turns";      // or weighted, weighted_adapters; see FairBy
   double drain_delay_seconds = 0;      // after SIGTERM, in which the server is not ready but still takes requests
   double drain_timeout_seconds = 30;
+
+  // Defaults for each client and each adapter; the file of keys may have others.
+  LimitSettings client_limits, adapter_limits;
 
   // Limits on the resources that clients may use.
   int32_t max_connections = 1024;

@@ -37,6 +37,7 @@ def main():
     import test_conformance
     import test_fields
     import test_lifecycle
+    import test_limits
     import test_messages
     import test_one_key
     import test_metrics
@@ -44,6 +45,7 @@ def main():
     import test_nim
     import test_openapi
     import test_proxy
+    import test_queue
     import test_refusals
     import test_responses
     import test_sampling
@@ -51,13 +53,14 @@ def main():
     import test_starting
     import test_streams
     import test_templates
+    import test_tls
     import test_tokens
     suite = unittest.TestSuite()
     loader = unittest.TestLoader()
-    for module in (test_access, test_answers, test_sampling, test_streams, test_templates, test_fields,
-                   test_composition, test_refusals, test_tokens, test_responses, test_messages, test_openapi,
-                   test_lifecycle, test_nim, test_starting, test_configuration, test_proxy, test_one_key,
-                   test_conformance, test_adapter_routes, test_metrics, test_bench, test_soak, test_nemo):
+    for module in (test_access, test_limits, test_queue, test_tls, test_answers, test_sampling, test_streams,
+                   test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses,
+                   test_messages, test_openapi, test_lifecycle, test_nim, test_starting, test_configuration, test_proxy,
+                   test_one_key, test_conformance, test_adapter_routes, test_metrics, test_bench, test_soak, test_nemo):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

@@ -18,7 +18,9 @@ START_TIMEOUT_S = 120 * TIME_SCALE
 class ServerProcess:
     """Runs `chorus serve` on a port of the loopback interface, by default a free one; None: without the flag --port."""
 
-    def __init__(self, chorus, arguments, env=None, preexec=None, wait=True, port=0):
+    # tls: an ssl.SSLContext for requests to a server that speaks HTTPS.
+    def __init__(self, chorus, arguments, env=None, preexec=None, wait=True, port=0, tls=None):
+        self.tls = tls
         command = [chorus, "serve", *map(str, arguments), *([] if port is None else ["--port", str(port)])]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec,
@@ -82,6 +84,8 @@ class ServerProcess:
         return urllib.parse.urlsplit(self.url).port
 
     def connect(self, timeout=30):
+        if self.tls is not None:
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout * TIME_SCALE, context=self.tls)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout * TIME_SCALE)
 
     def request(self, method, path, body=None, headers=None):

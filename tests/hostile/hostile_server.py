@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -56,7 +57,10 @@ class HostileServer:
         small = small_stacks and not setting.sanitized
         # The limit at the start of the process sets the stack size of its threads.
         preexec = (lambda: resource.setrlimit(resource.RLIMIT_STACK, (SMALL_STACK, SMALL_STACK))) if small else None
-        self.run = server_process.ServerProcess(setting.chorus, arguments, env=env, preexec=preexec)
+        # Its certificate signs itself.
+        tls = ssl.create_default_context(cafile=flags[flags.index("--tls_cert_file") + 1]) \
+            if "--tls_cert_file" in flags else None
+        self.run = server_process.ServerProcess(setting.chorus, arguments, env=env, preexec=preexec, tls=tls)
         self.pid = self.run.process.pid
         self.address = (self.run.host, self.run.port)
 

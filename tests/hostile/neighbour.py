@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """A well-behaved client in a process of its own: streams one short chat answer after another until stdin ends.
 
-    neighbour.py HOST PORT SOURCE_ADDRESS TIMEOUT_S
+    neighbour.py HOST PORT SOURCE_ADDRESS TIMEOUT_S KEY CA_FILE
+
+KEY is its API key; with a CA_FILE it speaks HTTPS. Either may be empty.
 
 Prints a JSON line for each request: `begin` (the monotonic clock, which all processes of a machine share), `first`
 (seconds to the first token), `status` (200, another status, or the text of what broke). Every fourth request is sent on a
 new connection, so that a port that takes no more connections is noticed.
 """
 
+import functools
 import http.client
 import json
 import os
+import ssl
 import sys
 import threading
 import time
@@ -20,10 +24,10 @@ BODY = json.dumps({"model": "base", "messages": [{"role": "user", "content": "tw
                    "temperature": 0, "stream": True, "ignore_eos": True})
 
 
-def stream_once(connection):
+def stream_once(connection, headers):
     """Returns the seconds to the first token, and the status."""
     begun = time.monotonic()
-    connection.request("POST", "/v1/chat/completions", BODY, {"Content-Type": "application/json"})
+    connection.request("POST", "/v1/chat/completions", BODY, headers)
     response = connection.getresponse()
     if response.status != 200:
         response.read()
@@ -40,6 +44,10 @@ def stream_once(connection):
 
 def main():
     host, port, source, timeout = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+    key, ca = sys.argv[5:7]
+    headers = {"Content-Type": "application/json"} | ({"x-api-key": key} if key else {})
+    kind = functools.partial(http.client.HTTPSConnection, context=ssl.create_default_context(cafile=ca)) if ca else \
+        http.client.HTTPConnection
 
     def end_with_parent():
         sys.stdin.read()
@@ -50,19 +58,19 @@ def main():
         if connection is None or count % 4 == 0:
             if connection is not None:
                 connection.close()
-            connection = http.client.HTTPConnection(host, port, timeout=timeout, source_address=(source, 0))
+            connection = kind(host, port, timeout=timeout, source_address=(source, 0))
         count += 1
         begun = time.monotonic()
         kept = connection.sock is not None
         try:
             try:
-                first, status = stream_once(connection)
+                first, status = stream_once(connection, headers)
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 if not kept:
                     raise
                 # The server may close a connection between two requests, so clients repeat such a request.
                 connection.close()
-                first, status = stream_once(connection)
+                first, status = stream_once(connection, headers)
                 first = time.monotonic() - begun if status == 200 and first else first
         except (OSError, http.client.HTTPException) as error:
             first, status = time.monotonic() - begun, f"{type(error).__name__}: {error}"

@@ -30,7 +30,8 @@ def parse():
 
 
 def chosen_scenarios(arguments):
-    import bodies  # noqa: F401 a module registers its scenarios
+    import access  # noqa: F401 a module registers its scenarios
+    import bodies  # noqa: F401
     import connections  # noqa: F401
     import fairness  # noqa: F401
     import http_table  # noqa: F401

@@ -47,6 +47,8 @@ class Scenario:
     neighbour: bool
     ends_server: bool
     small_stacks: bool
+    key: str
+    ca: str
 
     @property
     def server(self):
@@ -54,15 +56,15 @@ class Scenario:
         return self.flags, self.small_stacks
 
 
-def scenario(name, flags=(), quick=False, neighbour=True, ends_server=False, small_stacks=False):
+def scenario(name, flags=(), quick=False, neighbour=True, ends_server=False, small_stacks=False, key="", ca=""):
     """Registers a scenario.
 
     flags: flags of `chorus serve`. quick: in the subset that runs for every change. ends_server: the scenario stops the
     server itself. small_stacks: the server's threads have 256 KB of stack; a sanitized server needs more and keeps the
-    default.
+    default. key: the neighbour's API key. ca: the file with the authority of the server's certificate, if it speaks HTTPS.
     """
     def register(function):
-        SCENARIOS.append(Scenario(name, function, tuple(flags), quick, neighbour, ends_server, small_stacks))
+        SCENARIOS.append(Scenario(name, function, tuple(flags), quick, neighbour, ends_server, small_stacks, key, str(ca)))
         return function
     return register
 
@@ -87,9 +89,9 @@ def quantile(values, share):
 class Neighbour:
     """The process of neighbour.py and its records."""
 
-    def __init__(self, address):
+    def __init__(self, address, key, ca):
         command = [sys.executable, str(Path(__file__).parent / "neighbour.py"), address[0], str(address[1]), NEIGHBOUR,
-                   str(NEIGHBOUR_TIMEOUT_S * time_scale())]
+                   str(NEIGHBOUR_TIMEOUT_S * time_scale()), key, ca]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.records = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -245,7 +247,7 @@ class Stage:
         log_begin = len(self.server.run.log_lines)
         self.server.forget_peak()
         if chosen.neighbour:
-            self.neighbour = Neighbour(self.server.address)
+            self.neighbour = Neighbour(self.server.address, chosen.key, chosen.ca)
             self.neighbour.wait_answers(5)
             begin = time.monotonic()
             time.sleep(ALONE_S)

@@ -79,6 +79,11 @@ std::optional<std::vector<std::string>> Request::getAdditionalOutputNames() cons
   return names;
 }
 
+void Request::setFairShare(std::optional<FairShare> v) {
+  if (v) check(v->weight >= 1 && v->weight <= 1000, "1 <= weight <= 1000", "weight", v->weight);
+  fairShare_ = v;
+}
+
 void Request::setPriority(PriorityType v) {
   checkPriority(v);
   priority_ = v;

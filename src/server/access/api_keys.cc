@@ -1,13 +1,17 @@
 #include "server/access/api_keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/sha256.h"
 #include "formats/yaml.h"
+#include "server/access/token_bucket.h"
 #include "server/errors.h"
 
 namespace chorus::server {
@@ -15,6 +19,8 @@ namespace {
 
 constexpr size_t kMaxKeys = 65536;
 constexpr size_t kMaxKeyBytes = 4096;
+// Entries of adapters whose name is a pattern: each request is compared with all of them.
+constexpr size_t kMaxPatterns = 1024;
 
 std::string digestOf(std::string_view key) {
   Sha256 hash;
@@ -58,16 +64,16 @@ bool matches(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-// Reads the fields of one entry of the list and refuses others.
+// Reads the fields of one entry of a list and refuses others.
 class Entry {
  public:
-  Entry(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
-    if (!object.is_object()) refuse("expected a mapping with 'name' and 'key'");
-    constexpr std::string_view kKnown[] = {"name", "key", "key_sha256", "adapters", "base", "admin"};
+  Entry(const Json& object, std::string place, std::initializer_list<std::string_view> known)
+      : object_(object), place_(std::move(place)) {
+    if (!object.is_object()) refuse(fmt::format("expected a mapping with {}", fmt::join(known, ", ")));
     // The field is not named: a key that stands in its place must not get into the log.
     for (const auto& [field, value] : object.items()) {
-      if (std::ranges::find(kKnown, field) == std::end(kKnown))
-        refuse("a field other than name, key, key_sha256, adapters, base and admin");
+      if (std::ranges::find(known, std::string_view(field)) == known.end())
+        refuse(fmt::format("a field other than {}", fmt::join(known, ", ")));
     }
   }
 
@@ -98,10 +104,37 @@ class Entry {
     return digest;
   }
 
+  std::string name() const {
+    std::string name = text("name");
+    if (name.empty() || name.size() > 255) refuse("'name' must have 1 to 255 characters");
+    return name;
+  }
+
+  LimitSettings limits() const {
+    LimitSettings limits;
+    const auto found = object_.find("limits");
+    if (found == object_.end() || found->is_null()) return limits;
+    const Entry fields(*found, place_ + ".limits", {"requests_per_minute", "tokens_per_minute", "concurrent_requests"});
+    limits.requests_per_minute = fields.limit("requests_per_minute");
+    limits.tokens_per_minute = fields.limit("tokens_per_minute");
+    limits.concurrent_requests = fields.limit("concurrent_requests");
+    return limits;
+  }
+
+  int32_t weight() const {
+    constexpr int64_t kMost = 1000;
+    const auto found = object_.find("weight");
+    if (found == object_.end() || found->is_null()) return 1;
+    const bool fits = found->is_number_unsigned() && found->get<uint64_t>() >= 1 && found->get<uint64_t>() <= kMost;
+    if (!fits) refuse(fmt::format("'weight' must be a whole number from 1 to {}", kMost));
+    return found->get<int32_t>();
+  }
+
   KeyRights rights() const {
     KeyRights rights;
-    rights.name = text("name");
-    if (rights.name.empty() || rights.name.size() > 255) refuse("'name' must have 1 to 255 characters");
+    rights.name = name();
+    rights.limits = limits();
+    rights.weight = weight();
     rights.admin = flag("admin", false);
     rights.base = flag("base", true);
     const auto adapters = object_.find("adapters");
@@ -113,6 +146,16 @@ class Entry {
       rights.adapters.push_back(adapter.get<std::string>());
     }
     return rights;
+  }
+
+  std::optional<int64_t> limit(const char* field) const {
+    const auto found = object_.find(field);
+    if (found == object_.end() || found->is_null()) return std::nullopt;
+    // Json has integers up to 2^64.
+    const bool fits = found->is_number_unsigned() ? found->get<uint64_t>() <= TokenBucket::kMaxPerMinute
+                                                  : found->is_number_integer() && found->get<int64_t>() == 0;
+    if (!fits) refuse(fmt::format("'{}' must be a whole number from 0 to {}", field, TokenBucket::kMaxPerMinute));
+    return found->get<int64_t>();
   }
 
   [[noreturn]] void refuse(std::string_view why) const { fail(ErrorCode::kInvalidArgument, "{}: {}", place_, why); }
@@ -143,15 +186,18 @@ bool KeyRights::mayUseAdapter(std::string_view adapter) const {
 
 ApiKeys ApiKeys::parse(std::string_view text, std::string_view source) {
   const Json file = parseYaml(text, source);
-  const Json* list = file.is_object() && file.size() == 1 && file.contains("keys") ? &file["keys"] : nullptr;
+  const bool has_adapters = file.is_object() && file.contains("adapters");
+  const bool has_keys = file.is_object() && file.contains("keys") && file.size() == (has_adapters ? 2U : 1U);
+  const Json* list = has_keys ? &file["keys"] : nullptr;
   if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxKeys) {
-    fail(ErrorCode::kInvalidArgument, "{}: expected 'keys:' with a list of 1 to {} keys, and nothing else", source,
-         kMaxKeys);
+    fail(ErrorCode::kInvalidArgument,
+         "{}: expected 'keys:' with a list of 1 to {} keys, and nothing else but 'adapters:'", source, kMaxKeys);
   }
   ApiKeys keys;
   std::vector<std::string> names, digests;
   for (size_t i = 0; i < list->size(); ++i) {
-    const Entry entry((*list)[i], fmt::format("{}: keys[{}]", source, i));
+    const Entry entry((*list)[i], fmt::format("{}: keys[{}]", source, i),
+                      {"name", "key", "key_sha256", "adapters", "base", "admin", "limits", "weight"});
     auto rights = std::make_shared<const KeyRights>(entry.rights());
     names.push_back(rights->name);
     digests.push_back(entry.digest());
@@ -164,15 +210,37 @@ ApiKeys ApiKeys::parse(std::string_view text, std::string_view source) {
     fail(ErrorCode::kInvalidArgument, "{}: {} is there twice", source,
          values == &names ? fmt::format("the name '{}'", *twice) : "a key");
   }
+  if (has_adapters) keys.readAdapters(file["adapters"], source);
   return keys;
 }
 
-ApiKeys ApiKeys::single(std::string_view key) {
-  checkLength(key, "--api_key");
-  ApiKeys keys;
-  keys.keys_.push_back(
-      {digestOf(key), std::make_shared<const KeyRights>(KeyRights{.name = "api_key", .admin = true, .adapters = {}})});
-  return keys;
+void ApiKeys::readAdapters(const Json& list, std::string_view source) {
+  if (!list.is_array() || list.size() > kMaxKeys) {
+    fail(ErrorCode::kInvalidArgument, "{}: 'adapters' must be a list of at most {} adapters", source, kMaxKeys);
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Entry entry(list[i], fmt::format("{}: adapters[{}]", source, i), {"name", "limits", "weight"});
+    std::string name = entry.name();
+    const AdapterSettings settings{.limits = entry.limits(), .weight = entry.weight()};
+    limits_adapters_ = limits_adapters_ || settings.limits.any();
+    if (name.find('*') != std::string::npos) {
+      if (adapters_by_pattern_.size() == kMaxPatterns) {
+        entry.refuse(fmt::format("more than {} names with '*'", kMaxPatterns));
+      }
+      adapters_by_pattern_.emplace_back(std::move(name), settings);
+    } else if (!adapters_by_name_.emplace(name, settings).second) {
+      entry.refuse(fmt::format("the adapter '{}' is there twice", name));
+    }
+  }
+}
+
+ApiKeys::AdapterSettings ApiKeys::settingsOf(const std::string& adapter) const {
+  const auto named = adapters_by_name_.find(adapter);
+  if (named != adapters_by_name_.end()) return named->second;
+  for (const auto& [pattern, settings] : adapters_by_pattern_) {
+    if (matches(pattern, adapter)) return settings;
+  }
+  return {};
 }
 
 std::shared_ptr<const KeyRights> ApiKeys::authenticate(const HttpRequest& request) const {

@@ -58,6 +58,11 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
     const bool bearer = passes(keys, with("authorization", "Bearer known-key"));
     check(bearer == passes(keys, with("x-api-key", "known-key")));
     check(!passes(keys, with("authorization", "Basic known-key")));
+    // The corpus names this adapter.
+    const auto limits = keys.limitsOfAdapter("b");
+    check(keys.limitAdapters() || !limits.any());
+    for (const auto& limit : {limits.requests_per_minute, limits.tokens_per_minute, limits.concurrent_requests})
+      check(limit.value_or(0) >= 0 && limit.value_or(0) <= 1'000'000'000);
   } catch (const Error&) {
   }
   // A header of any bytes is no key of this list, unless it has the key in it.

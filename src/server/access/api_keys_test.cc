@@ -82,6 +82,31 @@ TEST(ApiKeys, FaultsOfAFileAreNamed) {
   EXPECT_THAT(refusal("keys: [{name: a, key: long-enough}, {name: b, key: long-enough}]"),
               HasSubstr("a key is there twice"));
   EXPECT_THAT(errorOf([] { ApiKeys::single("short"); }), HasSubstr("--api_key"));
+
+  const std::string key = "keys: [{name: a, key: long-enough";
+  for (const char* value : {"1000000001", "-1", "1.5", "many", "true", "18446744073709551615", "[1]"}) {
+    EXPECT_THAT(refusal(key + ", limits: {tokens_per_minute: " + value + "}}]"),
+                HasSubstr("keys[0].limits: 'tokens_per_minute' must be a whole number from 0 to 1000000000"))
+        << value;
+  }
+  EXPECT_THAT(refusal(key + ", limits: 5}]"), HasSubstr("keys[0].limits: expected a mapping"));
+  EXPECT_THAT(refusal(key + ", limits: {tokens: 5}}]"), HasSubstr("keys[0].limits: a field other than requests_per"));
+  EXPECT_THAT(refusal(key + "}]\nadapters: {}"), HasSubstr("'adapters' must be a list"));
+  EXPECT_THAT(refusal(key + "}]\nadapters: [{limits: {tokens_per_minute: 1}}]"), HasSubstr("adapters[0]: 'name'"));
+  for (const char* value : {"0", "1001", "-1", "1.5", "much"}) {
+    EXPECT_THAT(refusal(key + ", weight: " + value + "}]"),
+                HasSubstr("keys[0]: 'weight' must be a whole number from 1 to 1000"))
+        << value;
+  }
+  EXPECT_THAT(refusal(key + "}]\nadapters: [{name: x, limits: {tokens_per_minute: 1}, key: y}]"),
+              HasSubstr("adapters[0]: a field other than name, limits, weight"));
+  const std::string x = "{name: x, limits: {tokens_per_minute: 1}}";
+  EXPECT_THAT(refusal(key + "}]\nadapters: [" + x + ", " + x + "]"), HasSubstr("the adapter 'x' is there twice"));
+  EXPECT_THAT(refusal("adapters: [" + x + "]"), HasSubstr("expected 'keys:'"));
+  EXPECT_THAT(refusal(key + "}]\nadapter: [" + x + "]"), HasSubstr("nothing else but 'adapters:'"));
+  std::string patterns;
+  for (int i = 0; i < 1025; ++i) patterns += "- {name: '" + std::to_string(i) + "*', limits: {tokens_per_minute: 1}}\n";
+  EXPECT_THAT(refusal(key + "}]\nadapters:\n" + patterns), HasSubstr("adapters[1024]: more than 1024 names with '*'"));
 }
 
 }  // namespace

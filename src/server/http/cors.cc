@@ -68,7 +68,10 @@ bool CorsPolicy::allows(std::string_view origin, std::string_view host) const {
 HttpHeaders CorsPolicy::answerHeaders(std::string_view origin) const {
   if (origin.empty() || !isListed(origin)) return {};
   return {{"access-control-allow-origin", all_ ? "*" : std::string(origin)},
-          {"access-control-expose-headers", "x-request-id, retry-after, retry-after-ms, x-should-retry"},
+          {"access-control-expose-headers",
+           "x-request-id, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
+           "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+           "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"},
           {"vary", "Origin"}};
 }
 

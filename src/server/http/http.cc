@@ -242,7 +242,7 @@ void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::P
   };
   HttpConnection* made = nullptr;
   try {
-    made = new HttpConnection(ConnectionStream(std::move(socket)), std::move(peer), context_);
+    made = new HttpConnection(ConnectionStream(std::move(socket), options_.tls.get()), std::move(peer), context_);
   } catch (...) {
     forget(nullptr);
     throw;
@@ -325,7 +325,8 @@ uint16_t HttpServer::port() const { return impl_->port(); }
 std::string HttpServer::url() const {
   const std::string& host = impl_->options().host;
   const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port());
+  const char* scheme = impl_->options().tls ? "https" : "http";
+  return fmt::format("{}://{}{}{}:{}", scheme, v6 ? "[" : "", host, v6 ? "]" : "", port());
 }
 std::shared_ptr<ClientRegistry> HttpServer::clients() const { return impl_->clients(); }
 size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }

@@ -1,5 +1,5 @@
-// An HTTP/1.1 server over TCP: bounded parsing, keep-alive, pipelining, streams with back-pressure, graceful drain.
-// No Boost type appears here, so including this header stays cheap.
+// An HTTP/1.1 server over TCP or TLS: bounded parsing, keep-alive, pipelining, streams with back-pressure, graceful
+// drain. No Boost type appears here, so including this header stays cheap.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,11 @@
 
 namespace chorus::server {
 
-struct KeyRights;     // server/access/api_keys.h
-class RequestRecord;  // server/metrics/request_record.h
+struct KeyRights;       // server/access/api_keys.h
+class ApiKeys;          // server/access/api_keys.h
+class Usage;            // server/access/usage_limits.h
+class RequestRecord;    // server/metrics/request_record.h
+class TlsCertificates;  // server/http/tls_certificates.h
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -33,6 +36,8 @@ struct HttpRequest {
   std::shared_ptr<Client> client;                    // the sender; may be null in tests
   ClientCharge memory;                               // for `body`
   std::shared_ptr<const KeyRights> key = nullptr;    // set by the routes; null: the server has no keys
+  std::shared_ptr<const ApiKeys> keys = nullptr;     // those of the server when `key` was found
+  std::shared_ptr<Usage> usage = nullptr;            // set by the routes; null: nothing limits the request
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lower_name) const;
@@ -56,6 +61,8 @@ struct HttpResponse {
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
+  // Adds headers to the answer, whatever it will be. Call it before the answer begins.
+  virtual void addHeaders(const HttpHeaders& headers) = 0;
   virtual void respond(HttpResponse response) = 0;
   // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view content_type) = 0;
@@ -91,10 +98,12 @@ struct HttpServerOptions {
   uint64_t min_read_rate = size_t{64} << 10;         // bytes/s a client must read, after write_timeout; 0: no limit
   std::vector<std::string> cors_origins;             // see CorsPolicy
   std::vector<std::string> trusted_proxies;          // see TrustedProxies
+  std::chrono::milliseconds tls_timeout{10'000};     // for the whole handshake
   std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its header
   std::chrono::milliseconds body_timeout{60'000};    // from the end of the header to the end of the body
   std::chrono::milliseconds idle_timeout{75'000};    // between requests
   std::chrono::milliseconds write_timeout{30'000};   // without progress of a write
+  std::shared_ptr<const TlsCertificates> tls;        // null: HTTP without TLS
   std::shared_ptr<HttpCounters> counters = std::make_shared<HttpCounters>();
   std::function<void(const UnroutedAnswer&)> on_unrouted;  // called on an I/O thread; must be quick; may be null
 };
@@ -110,7 +119,7 @@ class HttpServer {
   // Binds, listens and starts the I/O threads. Throws Error that names host and port.
   void start();
   uint16_t port() const;
-  // "http://127.0.0.1:8000", IPv6 hosts in brackets.
+  // "http://127.0.0.1:8000", or https; IPv6 hosts in brackets.
   std::string url() const;
 
   // The clients of the requests.

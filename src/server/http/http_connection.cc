@@ -74,9 +74,26 @@ void HttpConnection::start() {
     self->guarded([&] {
       self->stream_.begin();
       self->waitForDeadline();
+      if (self->stream_.hasTls()) return self->beginTls();
       self->expectRequest();
     });
   });
+}
+
+// Until the handshake is done, the connection counts as one that has not sent a byte.
+void HttpConnection::beginTls() {
+  setDeadline(peer_.reserved ? kReservedTimeout : context_.options.tls_timeout);
+  stream_.handshake(
+      [self = shared_from_this()](error_code error, size_t) { self->guarded([&] { self->onHandshake(error); }); });
+}
+
+void HttpConnection::onHandshake(error_code error) {
+  if (state_ == State::kClosed) return;
+  if (!error) return expectRequest();
+  ++context_.options.counters->tls_failures;
+  if (stream_.dropTls()) return reject(400, "This port speaks TLS; use https:// in the URL.");
+  // The client can read OpenSSL's alert before the connection is closed.
+  linger();
 }
 
 void HttpConnection::closeIfIdle() {

@@ -67,6 +67,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     kClosed,
   };
 
+  // TLS; on the strand.
+  void beginTls();
+  void onHandshake(boost::system::error_code error);
+
   // Reading; on the strand.
   void expectRequest();
   void readMore();
@@ -117,6 +121,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Called by Exchange on any thread. serial: number of the exchange's request; calls for an earlier request are
   // ignored.
   void send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept;
+  void addHeaders(uint64_t serial, const HttpHeaders& headers) noexcept;
   void respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
   void breakOff() noexcept;

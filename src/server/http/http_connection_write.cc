@@ -39,6 +39,11 @@ HttpConnection::Exchange::~Exchange() {
   }
 }
 
+void HttpConnection::Exchange::addHeaders(const HttpHeaders& headers) {
+  if (stage_ != Stage::kOpen) return;
+  connection_->addHeaders(serial_, headers);
+}
+
 void HttpConnection::Exchange::respond(HttpResponse response) {
   if (stage_ != Stage::kOpen) return;
   stage_ = Stage::kDone;
@@ -149,6 +154,16 @@ void HttpConnection::respond(uint64_t serial, const ErrorForm& form, bool head_o
         responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()),
                      promiseKeepAlive(), form.request_id, response.headers);
     return queue(head, head_only ? std::string() : std::move(response.body), true);
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
+  }
+  breakOff();
+}
+
+void HttpConnection::addHeaders(uint64_t serial, const HttpHeaders& headers) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    if (serial == serial_ && !answered_) answer_headers_.insert(answer_headers_.end(), headers.begin(), headers.end());
+    return;
   } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
   breakOff();

@@ -9,10 +9,11 @@ namespace chorus::server {
 
 // Totals since the start, except `open`. Any thread may read them.
 struct HttpCounters {
-  std::atomic<int64_t> open{0};       // connections that are open
-  std::atomic<uint64_t> accepted{0};  // connections
-  std::atomic<uint64_t> refused{0};   // connections that were closed at once, because all places were taken
-  std::atomic<uint64_t> evicted{0};   // connections that were closed to make place for another
+  std::atomic<int64_t> open{0};           // connections that are open
+  std::atomic<uint64_t> accepted{0};      // connections
+  std::atomic<uint64_t> refused{0};       // connections that were closed at once, because all places were taken
+  std::atomic<uint64_t> evicted{0};       // connections that were closed to make place for another
+  std::atomic<uint64_t> tls_failures{0};  // connections without a successful handshake
   std::atomic<uint64_t> received_bytes{0};
   std::atomic<uint64_t> sent_bytes{0};
 };

@@ -15,6 +15,7 @@ class HttpConnection::Exchange : public HttpExchange {
   Exchange(std::shared_ptr<HttpConnection> connection, uint64_t serial, ErrorForm form, bool head_only, bool chunked);
   ~Exchange() override;
 
+  void addHeaders(const HttpHeaders& headers) override;
   void respond(HttpResponse response) override;
   void beginStream(int status, std::string_view content_type) override;
   bool write(std::string_view bytes) override;

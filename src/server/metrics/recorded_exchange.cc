@@ -26,6 +26,7 @@ class RecordedExchange : public HttpExchange {
     });
   }
 
+  void addHeaders(const HttpHeaders& headers) override { exchange_->addHeaders(headers); }
   void respond(HttpResponse response) override {
     if (status_ == 0) {
       status_ = response.status;

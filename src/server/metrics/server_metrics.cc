@@ -89,6 +89,7 @@ void addConnections(MetricFamilies& families, const HttpCounters& http) {
   connections("accepted", http.accepted);
   connections("refused", http.refused);
   connections("evicted", http.evicted);
+  connections("tls_failed", http.tls_failures);
   families.counter("chorus_http_received_bytes_total", "Bytes received from clients", real(http.received_bytes));
   families.counter("chorus_http_sent_bytes_total", "Bytes sent to clients", real(http.sent_bytes));
 }

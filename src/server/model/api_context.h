@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "server/access/fair_share.h"
 #include "server/model/adapter_directory.h"
 #include "server/model/cache_salts.h"
 #include "server/model/engine_client.h"
@@ -24,8 +25,10 @@ struct ApiContext {
   WorkerPool& delivery;  // detokenizing and writing answers
   GenerationDefaults defaults;
   std::optional<std::chrono::milliseconds> request_timeout;  // from the moment a request is completely received
-  bool trust_request_templates = false;                      // a request may contain the text of a chat template
-  int32_t max_choices = 16;                                  // limit on the sequences of one request
+  std::optional<std::chrono::milliseconds> queue_timeout;    // the same, until a request begins to run
+  FairBy fair_by = FairBy::kTurns;
+  bool trust_request_templates = false;  // a request may contain the text of a chat template
+  int32_t max_choices = 16;              // limit on the sequences of one request
   CacheSalts cache_salts;
   AdapterDirectory* adapters = nullptr;  // for the admin routes; null: they are refused
 };

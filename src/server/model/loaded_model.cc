@@ -43,6 +43,7 @@ executor::ExecutorConfig executorConfig(const ServeOptions& options) {
   config.setMaxBatchSize(options.max_batch_size);
   config.setMaxNumTokens(options.max_num_tokens);
   config.setMaxQueueSize(options.max_queue_size);
+  config.setWeightedFairness(options.fairness != "turns");
   config.getKvCacheConfigRef().setMaxTokens(options.kv_cache_max_tokens);
   config.getKvCacheConfigRef().setFreeGpuMemoryFraction(options.kv_cache_free_memory_fraction);
   config.getKvCacheConfigRef().setReuseScope(reuseScope(options));
@@ -119,10 +120,14 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   context_->trust_request_templates = options.trust_request_templates;
   context_->max_choices = options.max_choices;
   if (options.enable_admin) context_->adapters = adapters_.get();
-  if (options.request_timeout_seconds > 0) {
-    context_->request_timeout =
-        std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.request_timeout_seconds * 1000)));
-  }
+  const auto timeout = [](double seconds) -> std::optional<std::chrono::milliseconds> {
+    if (seconds <= 0) return std::nullopt;
+    return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
+  };
+  context_->request_timeout = timeout(options.request_timeout_seconds);
+  context_->queue_timeout = timeout(options.queue_timeout_seconds);
+  if (options.fairness == "weighted") context_->fair_by = FairBy::kClients;
+  if (options.fairness == "weighted_adapters") context_->fair_by = FairBy::kAdapters;
 
   warmUp();
   const auto adapters = models_->list();

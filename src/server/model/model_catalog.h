@@ -21,6 +21,7 @@ struct ServedModel {
   std::optional<executor::IdType> adapter_id;  // unset for the base model
   // Set in the base model's entry for one request that composes adapters; empty otherwise.
   std::vector<executor::WeightedLora> composition;
+  std::vector<std::string> composed_of = {};  // the names of the adapters of `composition`
   // system_fingerprint: changes with the weights. If an adapter is replaced while a request waits, the answer has the
   // fingerprint of the content it was generated with.
   std::string fingerprint;

@@ -23,17 +23,19 @@ bool AnswerWriter::fail(const ApiError& error) {
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
   job.record = exchange->record();
-  const bool is_base = !job.model->adapter_id && job.model->composition.empty();
+  // Whether an adapter has room and can be loaded, and whether the request begins in time, is known only later, and a
+  // client retries by the status. So such a stream begins with its first token.
+  const bool begins_at_once = !job.model->adapter_id && job.model->composition.empty() && !job.queue_timeout;
   auto generation = std::make_shared<Generation>(context, std::move(job), meter);
+  const HttpHeaders limits = generation->countUsage();
   generation->enqueue();
+  if (!limits.empty()) exchange->addHeaders(limits);
   generation->recordAccepted();
   try {
     exchange->onAbort([weak = std::weak_ptr(generation)] {
       if (const auto alive = weak.lock()) alive->cancel();
     });
-    // Whether an adapter has room and can be loaded is known only later, and a client retries by the status. So a
-    // stream with an adapter begins with its first token.
-    if (is_base) writer->begin();
+    if (begins_at_once) writer->begin();
     generation->deliver(std::move(writer));
   } catch (...) {
     generation->cancel();

@@ -7,6 +7,7 @@
 #include "server/errors.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/prompt_tokens.h"
+#include "server/openai/queue_timeout.h"
 
 namespace chorus::server {
 namespace {
@@ -58,7 +59,10 @@ void answerChat(const ApiContext& context, HttpRequest& request, const std::shar
                       .default_max_tokens = 0,
                       .prompt_field = chat.messages_field,
                       .client = request.client,
-                      .received = request.received};
+                      .received = request.received,
+                      .usage = std::move(request.usage),
+                      .queue_timeout = queueTimeoutOf(context, request),
+                      .share = fairShareOf(context.fair_by, request, *prompt.model)};
   // The template usually writes the special tokens itself.
   job.prompts.push_back(
       encodePrompt(context, *prompt.model, prompt.text, chat.add_special_tokens, meter, job.prompt_field));

@@ -7,6 +7,7 @@
 #include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
 #include "server/openai/prompt_tokens.h"
+#include "server/openai/queue_timeout.h"
 
 namespace chorus::server {
 namespace {
@@ -107,7 +108,10 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       .default_max_tokens = kDefaultMaxTokens,
                       .prompt_field = "prompt",
                       .client = request.client,
-                      .received = request.received};
+                      .received = request.received,
+                      .usage = std::move(request.usage),
+                      .queue_timeout = queueTimeoutOf(context, request),
+                      .share = fairShareOf(context.fair_by, request, *model)};
   std::vector<std::string> echoes;
   for (auto& prompt : parsed.prompts) {
     job.prompts.push_back(tokensOf(context, *model, prompt, parsed.add_special_tokens, meter));

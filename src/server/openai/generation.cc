@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/access/usage_limits.h"
 #include "server/metrics/request_record.h"
 
 namespace chorus::server {
@@ -125,12 +126,11 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   return static_cast<int32_t>(job_.default_max_tokens > 0 ? std::min<int64_t>(job_.default_max_tokens, room) : room);
 }
 
-// What remains of the request timeout, which starts when the request is received. At least 1 ms.
-std::chrono::milliseconds Generation::timeLeft() const {
-  if (job_.received == std::chrono::steady_clock::time_point()) return *context_.request_timeout;
-  const auto spent =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
-  return std::max(*context_.request_timeout - spent, std::chrono::milliseconds(1));
+// What remains of a timeout that starts when the request is received; not positive if it has passed.
+std::chrono::milliseconds Generation::timeLeft(std::chrono::milliseconds timeout) const {
+  if (job_.received == std::chrono::steady_clock::time_point()) return timeout;
+  return timeout -
+         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
 }
 
 executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
@@ -151,7 +151,9 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   output.returnPerfMetrics = job_.record != nullptr;
   // Stop strings are matched in the text, so the executor must stream such a request even if the client does not. Log
   // probabilities are streamed too, because they are charged to the client here, but not in the executor.
-  const bool streaming = options.stream || !options.stop.empty() || options.log_probs;
+  // Generated tokens count against limits when they arrive.
+  const bool limited = job_.usage != nullptr && job_.usage->limitsTokens();
+  const bool streaming = options.stream || !options.stop.empty() || options.log_probs || limited;
   executor::Request request(prompt, max_tokens, streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   if (!rules_.bad_words.empty()) request.setBadWords(rules_.bad_words);
@@ -163,9 +165,27 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   if (job_.model->adapter_id) request.setLoraConfig(executor::LoraConfig(*job_.model->adapter_id));
   if (!job_.model->composition.empty()) request.setLoraComposition(job_.model->composition);
   if (job_.client) request.setClientId(job_.client->id());
-  if (context_.request_timeout) request.setAllottedTimeMs(timeLeft());
+  if (context_.request_timeout) {
+    request.setAllottedTimeMs(std::max(timeLeft(*context_.request_timeout), std::chrono::milliseconds(1)));
+  }
+  request.setFairShare(job_.share);
   if (options.sampling.cache_salt) request.setCacheSaltID(context_.cache_salts.idOf(*options.sampling.cache_salt));
   return request;
+}
+
+HttpHeaders Generation::countUsage() {
+  if (job_.usage == nullptr) return {};
+  const ServedModel& model = *job_.model;
+  std::vector<std::string> adapters = model.composed_of;
+  if (model.adapter_id) adapters.push_back(model.name);
+  int64_t tokens = 0;
+  for (const auto& prompt : job_.prompts) tokens += static_cast<int64_t>(prompt.size());
+  return job_.usage->begin(adapters, tokens, std::chrono::steady_clock::now());
+}
+
+// Called before the client can see the end of its answer: it may send its next request at once.
+void Generation::endUsage() const {
+  if (job_.usage != nullptr) job_.usage->end();
 }
 
 void Generation::enqueue() {
@@ -174,6 +194,12 @@ void Generation::enqueue() {
   for (const auto& prompt : job_.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
     for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
+  }
+  if (job_.queue_timeout) {
+    // The choices of a client begin in their order, so the request has begun when the first of them has.
+    const auto left = timeLeft(*job_.queue_timeout);
+    if (left.count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
+    requests.front().setQueueTimeMs(left);
   }
   choices_.resize(requests.size());
   unfinished_ = requests.size();
@@ -241,6 +267,7 @@ void Generation::cancel() {
     inbox_charge_.release();
   }
   for (const auto id : ids) context_.engine.cancel(id);
+  endUsage();
 }
 
 // Runs on the executor's thread and only queues the response. If it throws for lack of memory, the executor passes the
@@ -313,9 +340,10 @@ bool Generation::handle(const Arrival& arrival) {
   const executor::Result& result = arrival.response.getResult();
   const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
   if (reason == FinishReason::kTIMED_OUT || reason == FinishReason::kCANCELLED) {
-    failWith(reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
-                                                : ApiError::unavailable("The server stopped before the answer was "
-                                                                        "complete; send the request again."));
+    failWith(missedQueueTime(arrival)             ? ApiError::queueTimedOut(*job_.queue_timeout)
+             : reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
+                                                  : ApiError::unavailable("The server stopped before the answer was "
+                                                                          "complete; send the request again."));
     return false;
   }
   checkContent(result);
@@ -328,6 +356,7 @@ bool Generation::handle(const Arrival& arrival) {
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
   if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
+  if (job_.usage) job_.usage->generated(static_cast<int64_t>(tokens.size()), std::chrono::steady_clock::now());
   addPromptLogProbs(arrival.choice, result, delta);
   for (size_t i = 0; i < tokens.size(); ++i) {
     ++usage_.completion_tokens;
@@ -369,6 +398,15 @@ bool Generation::handle(const Arrival& arrival) {
   return unfinished_ > 0;
 }
 
+// Whether the first choice ended without a token because its time in the queue has passed, and not the request's.
+bool Generation::missedQueueTime(const Arrival& arrival) const {
+  if (!job_.queue_timeout || arrival.choice != 0 || choices_[0].tokens > 0) return false;
+  const executor::Result& result = arrival.response.getResult();
+  if (result.finishReasons.empty() || result.finishReasons.front() != FinishReason::kTIMED_OUT) return false;
+  // The executor's deadline may be a millisecond earlier, because it is rounded.
+  return !context_.request_timeout || timeLeft(*context_.request_timeout) > std::chrono::milliseconds(1);
+}
+
 // Throws ApiError (409) if choices ran with different content. Each choice is a request of its own: between two of them
 // the adapter may be evicted, replaced and loaded again.
 void Generation::checkContent(const executor::Result& result) {
@@ -408,6 +446,7 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
   delta.mean_log_prob = choice.log_prob_sum / static_cast<double>(std::max<int64_t>(choice.tokens, 1));
   delta.stop_reason = std::move(stop_reason);
   delta.usage = usage_;
+  if (unfinished_ == 0) endUsage();
   if (!listener_->onDelta(std::move(delta))) {
     cancel();
     unfinished_ = 0;

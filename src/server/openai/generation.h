@@ -58,19 +58,25 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<const ServedModel> model;
     std::vector<executor::VecTokens> prompts;  // none empty, ids below the vocabulary's size
     GenerationOptions options;
-    int32_t default_max_tokens = 0;                    // 0: as many as fit
-    std::string prompt_field;                          // "prompt" or "messages", for errors
-    std::shared_ptr<Client> client = nullptr;          // null: nothing is charged
-    std::chrono::steady_clock::time_point received{};  // the request timeout counts from here
-    std::shared_ptr<RequestRecord> record = nullptr;   // null: nothing is recorded
+    int32_t default_max_tokens = 0;                                         // 0: as many as fit
+    std::string prompt_field;                                               // "prompt" or "messages", for errors
+    std::shared_ptr<Client> client = nullptr;                               // null: nothing is charged
+    std::chrono::steady_clock::time_point received{};                       // the request timeout counts from here
+    std::shared_ptr<RequestRecord> record = nullptr;                        // null: nothing is recorded
+    std::shared_ptr<Usage> usage = nullptr;                                 // null: nothing limits the request
+    std::optional<std::chrono::milliseconds> queue_timeout = std::nullopt;  // counts from `received`
+    std::optional<executor::FairShare> share = std::nullopt;
   };
 
   // Tokenizes the bad words of the options and charges the meter. Throws ApiError (status 400) for tokens that the
   // model does not have.
   Generation(const ApiContext& context, Job job, WorkMeter& meter);
 
+  // Counts the request and its prompts against the limits on its client's and its adapters' use. Returns the headers
+  // that say what is left; none without limits. Called once, before enqueue(). Throws ApiError (429).
+  HttpHeaders countUsage();
   // Enqueues every choice. Their progress is kept until deliver(). Throws ApiError (too long: 400, queue full: 429,
-  // shut down: 503) and cancels all choices then.
+  // shut down or queue timeout: 503) and cancels all choices then.
   void enqueue();
   // Starts to report to the listener, with the progress that was kept.
   void deliver(std::shared_ptr<GenerationListener> listener);
@@ -96,8 +102,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
   // max_tokens is 0. The executor generates at least one token, which is dropped then.
   bool onlyScores() const { return job_.options.max_tokens == 0; }
+  void endUsage() const;
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
-  std::chrono::milliseconds timeLeft() const;
+  std::chrono::milliseconds timeLeft(std::chrono::milliseconds timeout) const;
+  bool missedQueueTime(const Arrival& arrival) const;
   void onResponse(size_t choice, const executor::Response& response);
   void schedule();
   void process();

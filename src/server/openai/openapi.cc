@@ -186,12 +186,14 @@ OrderedJson openApiDocument(std::span<const DescribedRoute> routes) {
   OrderedJson components = OrderedJson::object();
   components["schemas"] = std::move(schemas);
   components["responses"] = {{"Error", errorResponse("Error")}, {"AnthropicError", errorResponse("AnthropicError")}};
-  components["securitySchemes"] = {{"ApiKey", {{"type", "http"}, {"scheme", "bearer"}}}};
+  components["securitySchemes"] = {{"BearerKey", {{"type", "http"}, {"scheme", "bearer"}}},
+                                   {"HeaderKey", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}};
   OrderedJson json = OrderedJson::object();
   json["openapi"] = "3.1.0";
   json["info"] = {{"title", "Chorus"}, {"version", CHORUS_VERSION}};
-  // A key is needed only where the operator asks for keys.
-  json["security"] = OrderedJson::array({OrderedJson::object(), {{"ApiKey", OrderedJson::array()}}});
+  // One of the schemes suffices. A key is needed only where the operator asks for keys.
+  json["security"] = OrderedJson::array(
+      {OrderedJson::object(), {{"BearerKey", OrderedJson::array()}}, {{"HeaderKey", OrderedJson::array()}}});
   json["paths"] = std::move(paths);
   json["components"] = std::move(components);
   return json;

@@ -211,10 +211,10 @@ constexpr Route kRoutes[] = {
      nullptr,
      {.summary = "The models: base and adapters", .answer = "ModelList"}},
     {"/v1/models/", Access::kInference, true, kRead, model, nullptr, {.summary = "One model", .answer = "Model"}},
-    {"/v1/completions", Access::kInference, true, "POST", nullptr, handleCompletion, kCompletionRoute},
-    {"/v1/chat/completions", Access::kInference, true, "POST", nullptr, handleChat, kChatRoute},
-    {"/v1/responses", Access::kInference, true, "POST", nullptr, handleResponse, kResponseRoute},
-    {"/v1/messages", Access::kInference, true, "POST", nullptr, handleMessages, kMessagesRoute},
+    {"/v1/completions", Access::kGenerate, true, "POST", nullptr, handleCompletion, kCompletionRoute},
+    {"/v1/chat/completions", Access::kGenerate, true, "POST", nullptr, handleChat, kChatRoute},
+    {"/v1/responses", Access::kGenerate, true, "POST", nullptr, handleResponse, kResponseRoute},
+    {"/v1/messages", Access::kGenerate, true, "POST", nullptr, handleMessages, kMessagesRoute},
     {"/v1/messages/count_tokens", Access::kInference, true, "POST", nullptr, handleCountTokens, kCountTokensRoute},
     {"/tokenize", Access::kInference, true, "POST", nullptr, handleTokenize, kTokenizeRoute},
     {"/v1/tokenize", Access::kInference, true, "POST", nullptr, handleTokenize, kTokenizeRoute},
@@ -327,13 +327,18 @@ void Routes::authorize(HttpRequest& request, Access needed) const {
     keys = keys_;
     clients = clients_;
   }
-  if (keys == nullptr || needed == Access::kOpen) return;
-  request.key = keys->authenticate(request);
-  if (needed == Access::kAdmin && !request.key->admin) {
-    throw ApiError::forbidden("This API key has no admin rights.", std::nullopt, "insufficient_permissions");
+  if (keys != nullptr && needed != Access::kOpen) {
+    request.key = keys->authenticate(request);
+    request.keys = keys;
+    if (needed == Access::kAdmin && !request.key->admin) {
+      throw ApiError::forbidden("This API key has no admin rights.", std::nullopt, "insufficient_permissions");
+    }
+    // The prefix keeps it apart from the clients that are addresses.
+    if (clients != nullptr) request.client = clients->find("key " + request.key->name);
   }
-  // The prefix keeps it apart from the clients that are addresses.
-  if (clients != nullptr) request.client = clients->find("key " + request.key->name);
+  if (needed == Access::kGenerate && limits_ != nullptr && request.method == "POST") {
+    request.usage = limits_->admit(request, std::move(keys), std::chrono::steady_clock::now());
+  }
 }
 
 HttpResponse Routes::metricsText() const {

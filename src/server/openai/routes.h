@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/access/api_keys.h"
+#include "server/access/usage_limits.h"
 #include "server/http/http.h"
 #include "server/metrics/server_metrics.h"
 #include "server/model/api_context.h"
@@ -28,14 +29,17 @@ std::vector<DescribedRoute> describedRoutes();
 enum class Access {
   kOpen,       // everybody
   kInference,  // any key
+  kGenerate,   // any key; the request counts against the limits on its use
   kAdmin       // keys with admin rights
 };
 
 class Routes {
  public:
   // has_page: whether "/" answers with the page for browsers (src/server/page/page.h).
-  explicit Routes(bool has_page = true, std::shared_ptr<ServerMetrics> metrics = std::make_shared<ServerMetrics>())
-      : has_page_(has_page), metrics_(std::move(metrics)) {}
+  // limits: on what clients and adapters use; null: none.
+  explicit Routes(bool has_page = true, std::shared_ptr<ServerMetrics> metrics = std::make_shared<ServerMetrics>(),
+                  std::shared_ptr<UsageLimits> limits = nullptr)
+      : has_page_(has_page), metrics_(std::move(metrics)), limits_(std::move(limits)) {}
 
   // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
@@ -53,7 +57,7 @@ class Routes {
 
  private:
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
-  // Sets the request's key and client. Throws ApiError (401, 403).
+  // Sets the request's key, client and usage. Throws ApiError (401, 403, 429).
   void authorize(HttpRequest& request, Access needed) const;
   HttpResponse metricsText() const;
   // Throws ApiError (503) while loading or draining.
@@ -61,6 +65,7 @@ class Routes {
 
   const bool has_page_;
   const std::shared_ptr<ServerMetrics> metrics_;
+  const std::shared_ptr<UsageLimits> limits_;
   mutable std::mutex mutex_;  // guards the three members below
   std::shared_ptr<const ApiContext> context_;
   std::shared_ptr<const ApiKeys> keys_;  // null: none are needed

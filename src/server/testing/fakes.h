@@ -176,6 +176,7 @@ class FakeEngine : public EngineClient {
     error_code = code;
   }
   bool fails_at_once = false;  // before the first token
+  bool times_out = false;      // every request ends as kTIMED_OUT before its first token
   std::string error_text;      // when set, every request fails with it after its first token
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
@@ -210,6 +211,14 @@ class FakeEngine : public EngineClient {
     const executor::Request& request = running.request;
     if (!error_text.empty() && (fails_at_once || !running.made.empty())) {
       running.callback(executor::Response(id, error_text, std::nullopt, error_code));
+      return true;
+    }
+    if (times_out) {
+      executor::Result none;
+      none.isFinal = true;
+      none.finishReasons = {executor::FinishReason::kTIMED_OUT};
+      none.outputTokenIds = {{}};
+      running.callback(executor::Response(id, none));
       return true;
     }
     const auto& prompt = request.getInputTokenIds();
@@ -274,10 +283,15 @@ class FakeEngine : public EngineClient {
 // Records what was sent. wait() blocks until the answer is complete.
 class FakeExchange : public HttpExchange {
  public:
+  void addHeaders(const HttpHeaders& headers) override {
+    std::lock_guard lock(mutex_);
+    added_.insert(added_.end(), headers.begin(), headers.end());
+  }
   void respond(HttpResponse response) override {
     std::lock_guard lock(mutex_);
     if (done_ || streaming_) return;
     response_ = std::move(response);
+    response_.headers.insert(response_.headers.end(), added_.begin(), added_.end());
     response_.memory.release();  // as when the client has read it
     done_ = true;
     changed_.notify_all();
@@ -287,6 +301,7 @@ class FakeExchange : public HttpExchange {
     streaming_ = true;
     response_.status = status;
     response_.content_type = content_type;
+    response_.headers = added_;
   }
   bool write(std::string_view bytes) override {
     std::lock_guard lock(mutex_);
@@ -335,6 +350,7 @@ class FakeExchange : public HttpExchange {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  HttpHeaders added_;
   HttpResponse response_;
   bool done_ = false, streaming_ = false, gone_ = false;
   std::function<void()> abort_;

@@ -18,7 +18,8 @@ namespace chorus::server {
 
 class RoutesTest : public ::testing::Test {
  protected:
-  RoutesTest() {
+  explicit RoutesTest(std::shared_ptr<UsageLimits> limits = nullptr)
+      : routes(true, std::make_shared<ServerMetrics>(), std::move(limits)) {
     models.putAdapter({.name = "shift", .adapter_id = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
     context = std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}});
     context->defaults.end_ids = {FakeCodec::kEnd};

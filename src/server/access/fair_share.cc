@@ -1,0 +1,34 @@
+#include "server/access/fair_share.h"
+
+#include <algorithm>
+
+#include "server/access/api_keys.h"
+
+namespace chorus::server {
+
+std::optional<executor::FairShare> fairShareOf(FairBy by, const HttpRequest& request, const ServedModel& model) {
+  if (by == FairBy::kTurns) return std::nullopt;
+  executor::FairShare share;
+  if (by == FairBy::kClients) {
+    if (request.client != nullptr) share.group = request.client->id();
+    if (request.key != nullptr) share.weight = request.key->weight;
+    return share;
+  }
+  const auto weight_of = [&](const std::string& adapter) {
+    return request.keys != nullptr ? request.keys->weightOfAdapter(adapter) : 1;
+  };
+  // The base model is group 0. Ids of adapters are small, so those of compositions differ from them.
+  if (model.adapter_id) {
+    share.group = *model.adapter_id + 1;
+    share.weight = weight_of(model.name);
+  } else if (!model.composed_of.empty()) {
+    constexpr executor::IdType kPrime = 1099511628211;  // of the hash FNV-1a
+    share.group = 14695981039346656037U;
+    for (const auto& term : model.composition) share.group = (share.group ^ term.taskId) * kPrime;
+    share.weight = weight_of(model.composed_of.front());
+    for (const std::string& name : model.composed_of) share.weight = std::min(share.weight, weight_of(name));
+  }
+  return share;
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,23 @@
+// Whose share of the server a request takes.
+#pragma once
+
+#include <optional>
+
+#include "chorus/request.h"
+#include "server/http/http.h"
+#include "server/model/model_catalog.h"
+
+namespace chorus::server {
+
+// --fairness.
+enum class FairBy {
+  kTurns,     // free slots go to the client that runs the fewest sequences; there are no shares
+  kClients,   // each client has a share; the weights are those of the keys
+  kAdapters,  // each adapter has a share, and so have the base model and each composition
+};
+
+// The share of a request for `model`. Without a weight in the file of keys it is 1; that of a composition is the lowest
+// of its adapters. nullopt with kTurns.
+std::optional<executor::FairShare> fairShareOf(FairBy by, const HttpRequest& request, const ServedModel& model);
+
+}  // namespace chorus::server

@@ -1,0 +1,58 @@
+// What a client is told of limits on its use: the error of status 429, and the headers x-ratelimit-* that OpenAI has.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "server/access/token_bucket.h"
+#include "server/errors.h"
+#include "server/http/http.h"
+
+namespace chorus::server {
+
+enum class LimitKind { kRequests, kTokens, kConcurrentRequests };
+
+// The name of a limit in the file of keys; in flags it follows "limit_".
+std::string_view settingName(LimitKind kind);
+
+struct LimitRefusal {
+  std::string subject;  // whose limit it is, as it follows "for" in a sentence
+  LimitKind kind = LimitKind::kRequests;
+  std::string setting;  // where the limit is set
+  int64_t limit = 0, left = 0, requested = 1;
+  std::optional<std::chrono::microseconds> wait;  // nullopt: not known, or for tokens: more than the limit are needed
+  std::chrono::microseconds until_full{0};
+};
+
+// Orders refusals: one that no waiting ends is greatest, then the one with the longest wait.
+inline auto rankOf(const LimitRefusal& refusal) {
+  const bool endless = refusal.kind == LimitKind::kTokens && !refusal.wait;
+  return std::tuple(endless, refusal.wait.value_or(std::chrono::microseconds(0)));
+}
+
+// Status 429 with OpenAI's type, code and headers. The client may try again after the wait; not at all if no waiting
+// helps.
+ApiError limitError(const LimitRefusal& refusal);
+
+// What is left of one kind of limits.
+struct LimitState {
+  std::optional<int64_t> limit;  // nullopt: there is no limit
+  int64_t left = 0;
+  std::chrono::microseconds until_full{0};
+
+  // Takes over the bucket's state if less is left in it.
+  void keepTighter(TokenBucket& bucket, TokenBucket::Time now);
+};
+
+// x-ratelimit-limit-requests, -remaining-requests and -reset-requests, and the same for tokens; without those of a kind
+// that has no limit.
+HttpHeaders limitHeaders(const LimitState& requests, const LimitState& tokens);
+
+// The form of OpenAI's reset headers: "250ms", "1.5s", "6m0s", "1h0m0s"; rounded up to milliseconds.
+std::string durationText(std::chrono::microseconds duration);
+
+}  // namespace chorus::server

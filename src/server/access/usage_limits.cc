@@ -1,0 +1,236 @@
+#include "server/access/usage_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "server/access/limit_answers.h"
+#include "server/errors.h"
+
+namespace chorus::server {
+
+// What one client or adapter has used.
+struct Usage::Share {
+  // Where a limit was set, for messages.
+  struct Origin {
+    std::string subject;
+    bool is_adapter = false;
+  };
+  struct Limit {
+    int64_t most = 0;     // 0: no limit
+    bool is_own = false;  // set in the file of keys, not by a flag
+  };
+
+  Origin origin;
+  Limit requests_limit, tokens_limit, concurrent_limit;
+  std::optional<TokenBucket> requests, tokens;
+  int64_t concurrent = 0;
+
+  void apply(const LimitSettings& own, const LimitSettings& defaults, Time now) {
+    const auto chosen = [](const std::optional<int64_t>& first, const std::optional<int64_t>& second) {
+      return Limit{first.value_or(second.value_or(0)), first.has_value()};
+    };
+    requests_limit = chosen(own.requests_per_minute, defaults.requests_per_minute);
+    tokens_limit = chosen(own.tokens_per_minute, defaults.tokens_per_minute);
+    concurrent_limit = chosen(own.concurrent_requests, defaults.concurrent_requests);
+    applyTo(requests, requests_limit.most, now);
+    applyTo(tokens, tokens_limit.most, now);
+  }
+
+  bool limited() const { return requests || tokens || concurrent_limit.most > 0; }
+
+  std::chrono::microseconds untilUnused(Time now) {
+    std::chrono::microseconds longest{0};
+    for (auto* bucket : {&requests, &tokens}) {
+      if (*bucket) longest = std::max(longest, (*bucket)->untilFull(now));
+    }
+    return longest;
+  }
+
+  // The refusal of one more request, if it exceeds a limit.
+  std::optional<LimitRefusal> refuseRequest(Time now) {
+    if (concurrent_limit.most > 0 && concurrent >= concurrent_limit.most) {
+      return LimitRefusal{.subject = origin.subject,
+                          .kind = LimitKind::kConcurrentRequests,
+                          .setting = settingOf(LimitKind::kConcurrentRequests, concurrent_limit),
+                          .limit = concurrent_limit.most,
+                          .left = concurrent_limit.most - concurrent,
+                          .wait = {}};
+    }
+    if (requests && requests->left(now) < 1) {
+      return LimitRefusal{.subject = origin.subject,
+                          .kind = LimitKind::kRequests,
+                          .setting = settingOf(LimitKind::kRequests, requests_limit),
+                          .limit = requests_limit.most,
+                          .left = requests->left(now),
+                          .wait = requests->until(1, now),
+                          .until_full = requests->untilFull(now)};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<LimitRefusal> refuseTokens(int64_t count, Time now) {
+    if (!tokens || tokens->left(now) >= count) return std::nullopt;
+    LimitRefusal refusal{.subject = origin.subject,
+                         .kind = LimitKind::kTokens,
+                         .setting = settingOf(LimitKind::kTokens, tokens_limit),
+                         .limit = tokens_limit.most,
+                         .left = tokens->left(now),
+                         .requested = count,
+                         .wait = {},
+                         .until_full = tokens->untilFull(now)};
+    if (count <= tokens_limit.most) refusal.wait = tokens->until(count, now);
+    return refusal;
+  }
+
+  void takeRequest(Time now) {
+    ++concurrent;
+    if (requests) requests->charge(1, now);
+  }
+
+ private:
+  static void applyTo(std::optional<TokenBucket>& bucket, int64_t most, Time now) {
+    if (most == 0) {
+      bucket.reset();
+    } else if (!bucket) {
+      bucket.emplace(most, now);
+    } else if (bucket->perMinute() != most) {
+      bucket->setPerMinute(most, now);
+    }
+  }
+
+  std::string settingOf(LimitKind kind, const Limit& limit) const {
+    const std::string_view name = settingName(kind);
+    if (!limit.is_own) return fmt::format("--{}limit_{}", origin.is_adapter ? "adapter_" : "", name);
+    return fmt::format("'{}' of {} in --api_keys_file", name, origin.is_adapter ? "the adapter" : "the key");
+  }
+};
+
+namespace {
+
+// Keeps the refusal after which the client should wait longest.
+void keepLonger(std::optional<LimitRefusal>& kept, std::optional<LimitRefusal> other) {
+  if (!other) return;
+  if (!kept || rankOf(*other) > rankOf(*kept)) kept = std::move(other);
+}
+
+}  // namespace
+
+Usage::Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys)
+    : limits_(std::move(limits)), keys_(std::move(keys)) {}
+
+HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now) {
+  const std::lock_guard lock(limits_->mutex_);
+  std::vector<std::shared_ptr<Share>> added;
+  for (const std::string& name : adapters) {
+    const LimitSettings own = keys_ != nullptr ? keys_->limitsOfAdapter(name) : LimitSettings();
+    auto share = limits_->find(limits_->adapters_, name, own, limits_->options_.adapter, now);
+    if (share == nullptr) continue;
+    share->origin = {fmt::format("the adapter `{}`", name), true};
+    added.push_back(std::move(share));
+  }
+  std::optional<LimitRefusal> refusal;
+  for (const auto& share : shares_) keepLonger(refusal, share->refuseTokens(prompt_tokens, now));
+  for (const auto& share : added) {
+    keepLonger(refusal, share->refuseRequest(now));
+    keepLonger(refusal, share->refuseTokens(prompt_tokens, now));
+  }
+  if (refusal) {
+    for (const auto& share : shares_) {
+      if (share->requests) share->requests->charge(-1, now);
+    }
+    throw limitError(*refusal);
+  }
+  shares_.insert(shares_.end(), added.begin(), added.end());
+  for (const auto& share : added) share->takeRequest(now);
+  LimitState requests, tokens;
+  for (const auto& share : shares_) {
+    if (share->tokens) {
+      share->tokens->charge(prompt_tokens, now);
+      limits_tokens_ = true;
+      tokens.keepTighter(*share->tokens, now);
+    }
+    if (share->requests) requests.keepTighter(*share->requests, now);
+  }
+  return limitHeaders(requests, tokens);
+}
+
+void Usage::generated(int64_t tokens, Time now) {
+  if (!limits_tokens_) return;
+  const std::lock_guard lock(limits_->mutex_);
+  for (const auto& share : shares_) {
+    if (share->tokens) share->tokens->charge(tokens, now);
+  }
+}
+
+void Usage::end() noexcept {
+  const std::lock_guard lock(limits_->mutex_);
+  for (const auto& share : shares_) --share->concurrent;
+  shares_.clear();
+}
+
+UsageLimits::UsageLimits(Options options) : options_(options) {}
+UsageLimits::~UsageLimits() = default;
+
+std::unique_ptr<Usage> UsageLimits::admit(const HttpRequest& request, std::shared_ptr<const ApiKeys> keys, Time now) {
+  const bool limits_adapters = options_.adapter.any() || (keys != nullptr && keys->limitAdapters());
+  const std::string name = request.client != nullptr ? request.client->name() : std::string();
+  const LimitSettings own = request.key != nullptr ? request.key->limits : LimitSettings();
+  // Destroyed without the lock, which its destructor takes.
+  std::unique_ptr<Usage> usage(new Usage(shared_from_this(), std::move(keys)));
+  const std::lock_guard lock(mutex_);
+  auto share = find(clients_, name, own, options_.client, now);
+  if (share == nullptr) return limits_adapters ? std::move(usage) : nullptr;
+  share->origin = {request.key != nullptr ? "this API key" : "this client", false};
+  if (const auto refusal = share->refuseRequest(now)) throw limitError(*refusal);
+  usage->shares_.push_back(share);
+  share->takeRequest(now);
+  return usage;
+}
+
+// Returns null if nothing is limited.
+std::shared_ptr<Usage::Share> UsageLimits::find(Shares& shares, const std::string& name, const LimitSettings& own,
+                                                const LimitSettings& defaults, Time now) const {
+  if (!own.any() && !defaults.any()) return nullptr;
+  const auto known = shares.find(name);
+  std::shared_ptr<Share> share = known != shares.end() ? known->second : std::make_shared<Share>();
+  share->apply(own, defaults, now);
+  if (!share->limited()) return nullptr;
+  if (known != shares.end()) return share;
+  if (shares.size() >= options_.max_remembered) makeRoom(shares, now);
+  shares.emplace(name, share);
+  return share;
+}
+
+// Removes every share that is unused. If there is none, removes a sixteenth of those without a request, so that the
+// cost of the search is divided among many later calls.
+void UsageLimits::makeRoom(Shares& shares, Time now) const {
+  struct Idle {
+    std::chrono::microseconds until_unused;
+    Shares::iterator place;
+  };
+  std::vector<Idle> idle;
+  for (auto at = shares.begin(); at != shares.end(); ++at) {
+    if (at->second.use_count() == 1) idle.push_back({at->second->untilUnused(now), at});
+  }
+  if (idle.empty()) throw ApiError::unavailable("The server has too many clients; try again later.");
+  const auto unused =
+      std::partition(idle.begin(), idle.end(), [](const Idle& one) { return one.until_unused.count() == 0; });
+  auto end = unused;
+  if (end == idle.begin()) {
+    end = std::next(idle.begin(), static_cast<ptrdiff_t>((idle.size() + 15) / 16));
+    std::nth_element(idle.begin(), std::prev(end), idle.end(),
+                     [](const Idle& a, const Idle& b) { return a.until_unused < b.until_unused; });
+  }
+  for (auto at = idle.begin(); at != end; ++at) shares.erase(at->place);
+}
+
+size_t UsageLimits::remembered() const {
+  const std::lock_guard lock(mutex_);
+  return clients_.size() + adapters_.size();
+}
+
+}  // namespace chorus::server

@@ -1,0 +1,61 @@
+#include "server/http/tls_session.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <new>
+
+namespace chorus::server {
+
+void TlsSession::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
+
+TlsSession::TlsSession(ssl_ctx_st* context, int socket) : ssl_(SSL_new(context)) {
+  if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), socket) != 1) throw std::bad_alloc();
+}
+
+// OpenSSL reads errors from a queue of the thread, in which earlier ones of other sessions must not remain.
+TlsSession::Result TlsSession::resultOf(int returned, size_t bytes) {
+  if (returned > 0) return {Status::kDone, bytes};
+  switch (SSL_get_error(ssl_.get(), returned)) {
+    case SSL_ERROR_WANT_READ:
+      return {Status::kWantsRead};
+    case SSL_ERROR_WANT_WRITE:
+      return {Status::kWantsWrite};
+    case SSL_ERROR_ZERO_RETURN:
+      return {Status::kEnd};
+    default:
+      break;
+  }
+  failed_ = true;
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  saw_plain_http_ = reason == SSL_R_HTTP_REQUEST;
+  return {reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ? Status::kEnd : Status::kFailed};
+}
+
+TlsSession::Result TlsSession::handshake() {
+  ERR_clear_error();
+  return resultOf(SSL_accept(ssl_.get()), 0);
+}
+
+TlsSession::Result TlsSession::read(std::span<char> bytes) {
+  ERR_clear_error();
+  size_t count = 0;
+  const int returned = SSL_read_ex(ssl_.get(), bytes.data(), bytes.size(), &count);
+  return resultOf(returned, count);
+}
+
+TlsSession::Result TlsSession::write(std::string_view bytes) {
+  ERR_clear_error();
+  size_t count = 0;
+  const int returned = SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &count);
+  return resultOf(returned, count);
+}
+
+// After a failure OpenSSL allows no more calls that write.
+void TlsSession::endWrites() {
+  if (failed_ || SSL_is_init_finished(ssl_.get()) == 0) return;
+  ERR_clear_error();
+  SSL_shutdown(ssl_.get());
+}
+
+}  // namespace chorus::server

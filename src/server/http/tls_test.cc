@@ -1,0 +1,371 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/testing/error_of.h"
+#include "server/http/http.h"
+#include "server/http/tls_certificates.h"
+#include "server/testing/tls_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class TlsTest : public ::testing::Test {
+ protected:
+  TlsTest() {
+    std::signal(SIGPIPE, SIG_IGN);
+    std::string pattern = (std::filesystem::temp_directory_path() / "chorus-tls-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+    authority.write(path("cert.pem"), path("key.pem"));
+  }
+  ~TlsTest() override {
+    held.clear();
+    server.reset();
+    std::filesystem::remove_all(folder);
+  }
+  std::filesystem::path path(const char* name) const { return folder / name; }
+  TlsFiles files(bool clients = false) const {
+    return {.cert = path("cert.pem"), .key = path("key.pem"), .client_ca = clients ? path("ca.pem").string() : ""};
+  }
+  void start(HttpServerOptions options = {}, bool clients = false) {
+    options.port = 0;
+    certificates = std::make_shared<TlsCertificates>(files(clients));
+    options.tls = certificates;
+    counters = options.counters;
+    server = std::make_unique<HttpServer>(
+        options, [this](const HttpRequest& request, std::shared_ptr<HttpExchange> exchange) {
+          if (request.path == "/hold") {
+            exchange->onAbort([this] { aborted = true; });
+            held.push_back(std::move(exchange));
+            return;
+          }
+          if (request.path == "/stream") {
+            exchange->beginStream(200, "text/plain");
+            for (int i = 0; i < 50; ++i) exchange->write("piece ");
+            return exchange->endStream();
+          }
+          exchange->respond({.content_type = "text/plain", .body = request.method + " " + request.path + request.body});
+        });
+    server->start();
+  }
+  std::unique_ptr<TlsClient> client(TlsClient::Options options = {}) const {
+    options.trusted = &authority;
+    return std::make_unique<TlsClient>(server->port(), options);
+  }
+  static std::string get(TlsClient& client, const std::string& target = "/x", const std::string& more = "") {
+    client.send("GET " + target + " HTTP/1.1\r\nhost: localhost\r\n" + more + "\r\n");
+    return client.response();
+  }
+  bool serves() const {
+    const auto one = client();
+    return one->connected && get(*one).ends_with("GET /x");
+  }
+  // Reads a raw socket to its end. False if it was reset.
+  static bool readToEnd(int fd, std::string& text) {
+    char buffer[4096];
+    while (true) {
+      const ssize_t count = recv(fd, buffer, sizeof buffer, 0);
+      if (count <= 0) return count == 0;
+      text.append(buffer, static_cast<size_t>(count));
+    }
+  }
+  template <typename Condition>
+  static bool eventually(Condition condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
+    return condition();
+  }
+
+  std::filesystem::path folder;
+  TestCertificate authority{"localhost"};
+  std::shared_ptr<TlsCertificates> certificates;
+  std::shared_ptr<HttpCounters> counters;
+  std::unique_ptr<HttpServer> server;
+  std::vector<std::shared_ptr<HttpExchange>> held;
+  std::atomic<bool> aborted{false};
+};
+
+TEST_F(TlsTest, ServesHttpOverBothVersions) {
+  start();
+  EXPECT_THAT(server->url(), StartsWith("https://127.0.0.1:"));
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    const auto one = client({.version = version, .protocols = std::string("\x02h2\x08http/1.1")});
+    ASSERT_TRUE(one->connected) << version;
+    EXPECT_EQ(one->protocol(), "http/1.1");
+    for (int i = 0; i < 3; ++i) EXPECT_THAT(get(*one, "/" + std::to_string(i)), HasSubstr("GET /" + std::to_string(i)));
+    const std::string body(3 << 20, 'b');
+    one->send("POST /large HTTP/1.1\r\nhost: localhost\r\ncontent-length: " + std::to_string(body.size()) + "\r\n\r\n");
+    ASSERT_TRUE(one->send(body));
+    EXPECT_THAT(one->response().size(), ::testing::Gt(body.size())) << "more than the socket's buffers hold";
+    one->send("GET /stream HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    EXPECT_THAT(one->readUntil("no such text"), AllOf(HasSubstr("piece "), HasSubstr("0\r\n\r\n")));
+    EXPECT_TRUE(one->endedInOrder());
+  }
+  EXPECT_FALSE(client({.version = TLS1_1_VERSION})->connected);
+  EXPECT_FALSE(client({.protocols = std::string("\x02h2")})->connected);
+  EXPECT_EQ(counters->tls_failures, 2u);
+}
+
+TEST_F(TlsTest, ARequestMayArriveInAnyPieces) {
+  start();
+  const auto one = client();
+  for (const char c : std::string("GET /bytes HTTP/1.1\r\nhost: localhost\r\n\r\n")) one->send({&c, 1});
+  EXPECT_THAT(one->response(), HasSubstr("GET /bytes"));
+  one->send("GET /a HTTP/1.1\r\nhost: localhost\r\n\r\nGET /b HTTP/1.1\r\nhost: localhost\r\n\r\n");
+  EXPECT_THAT(one->response(), HasSubstr("GET /a"));
+  EXPECT_THAT(one->response(), HasSubstr("GET /b"));
+}
+
+TEST_F(TlsTest, ADisconnectIsNoticed) {
+  start();
+  for (const bool in_order : {false, true}) {
+    aborted = false;
+    const auto one = client();
+    one->send("GET /hold HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_FALSE(aborted);
+    if (in_order)
+      SSL_shutdown(one->ssl());
+    else
+      one->close();
+    EXPECT_TRUE(eventually([&] { return aborted.load(); })) << in_order;
+    held.clear();
+  }
+}
+
+TEST_F(TlsTest, ClientsNeedCertificatesOfTheAuthority) {
+  const TestCertificate authority_of_clients("clients"), other("clients");
+  writeFileAtomically(path("ca.pem"), authority_of_clients.certificatePem());
+  const TestCertificate good("alice", &authority_of_clients), bad("mallory", &other), none("self");
+  start({}, true);
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    const auto accepted = client({.own = &good, .version = version});
+    EXPECT_TRUE(accepted->connected);
+    EXPECT_THAT(get(*accepted), HasSubstr("GET /x"));
+    for (const TestCertificate* own : {static_cast<const TestCertificate*>(nullptr), &bad, &none}) {
+      // With TLS 1.3 the client sees the refusal when it reads.
+      const auto refused = client({.own = own, .version = version});
+      EXPECT_EQ(get(*refused), "") << version;
+    }
+  }
+  EXPECT_EQ(counters->tls_failures, 6u);
+}
+
+TEST_F(TlsTest, PlainHttpGetsOneAnswerAndACleanEnd) {
+  start();
+  const int fd = TlsClient::connectTo(server->port());
+  const std::string request =
+      "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20000\r\n\r\n" + std::string(20000, 'x');
+  ::send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+  std::string answer;
+  EXPECT_TRUE(readToEnd(fd, answer)) << "not reset";
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("This port speaks TLS; use https:// in the URL.")));
+  close(fd);
+  EXPECT_TRUE(serves());
+}
+
+// Whatever bytes come, the connection ends, and others are served.
+TEST_F(TlsTest, GarbageEndsTheConnection) {
+  HttpServerOptions options;
+  options.tls_timeout = milliseconds(500);
+  start(options);
+  // A valid first message of a client, to be cut and changed.
+  std::string hello;
+  {
+    const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+    const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
+    BIO* out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), out);
+    SSL_connect(ssl.get());
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(out, &data);
+    hello.assign(data, static_cast<size_t>(size));
+  }
+  ASSERT_GT(hello.size(), 100u);
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = hello;
+    switch (round % 5) {
+      case 0:
+        bytes.resize(random() % bytes.size());
+        break;
+      case 1:
+        for (int i = 0; i < 8; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
+        break;
+      case 2:
+        bytes.assign(random() % 5000, '\0');
+        for (char& c : bytes) c = static_cast<char>(random());
+        break;
+      case 3:
+        bytes += bytes;
+        break;
+      case 4:  // a record header with another length
+        bytes[3] = static_cast<char>(random());
+        bytes[4] = static_cast<char>(random());
+        break;
+    }
+    const int fd = TlsClient::connectTo(server->port());
+    ASSERT_GE(fd, 0);
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (round % 3 == 0) shutdown(fd, SHUT_WR);
+    if (round % 7 == 0) {
+      std::string answer;
+      readToEnd(fd, answer);  // ends within the timeout of the handshake
+    }
+    close(fd);
+    if (round % 50 == 0) {
+      EXPECT_TRUE(serves());
+    }
+  }
+  EXPECT_TRUE(serves());
+  EXPECT_TRUE(eventually([&] { return counters->open == 0; }));
+}
+
+TEST_F(TlsTest, ASlowHandshakeIsEnded) {
+  HttpServerOptions options;
+  options.tls_timeout = milliseconds(300);
+  start(options);
+  const auto begin = steady_clock::now();
+  const int silent = TlsClient::connectTo(server->port()), slow = TlsClient::connectTo(server->port());
+  std::thread trickle([&] {
+    const std::string start_of_hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+    for (int i = 0; i < 40; ++i) {
+      const char byte = i < 11 ? start_of_hello[static_cast<size_t>(i)] : 'r';
+      if (::send(slow, &byte, 1, MSG_NOSIGNAL) != 1) return;
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+  });
+  std::string nothing;
+  readToEnd(silent, nothing);
+  EXPECT_GE(steady_clock::now() - begin, milliseconds(250));
+  readToEnd(slow, nothing);
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(1800)) << "each byte begins no new timeout";
+  EXPECT_EQ(nothing, "");
+  trickle.join();
+  close(silent);
+  close(slow);
+}
+
+// A client that changes its keys without end sends no data.
+TEST_F(TlsTest, EndlessKeyUpdatesDelayNobody) {
+  HttpServerOptions options;
+  options.io_threads = 1;
+  start(options);
+  std::atomic<bool> stop{false};
+  const auto busy = client({.version = TLS1_3_VERSION});
+  std::thread updates([&] {
+    while (!stop && SSL_key_update(busy->ssl(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(busy->ssl()) == 1) {
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const auto begin = steady_clock::now();
+    EXPECT_TRUE(serves());
+    EXPECT_LT(steady_clock::now() - begin, milliseconds(3000));
+  }
+  stop = true;
+  updates.join();
+}
+
+TEST_F(TlsTest, HalfOpenHandshakesCountAndGiveWay) {
+  HttpServerOptions options;
+  options.max_connections_per_client = 4;
+  start(options);
+  std::vector<int> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(TlsClient::connectTo(server->port()));
+  EXPECT_TRUE(eventually([&] { return counters->accepted == 20 && counters->open == 4; }));
+  EXPECT_TRUE(serves());
+  for (const int fd : silent) close(fd);
+}
+
+TEST_F(TlsTest, ANewCertificateIsForNewConnections) {
+  start();
+  const auto before = client();
+  EXPECT_EQ(before->serverSerial(), 1);
+  const TestCertificate next("localhost", &authority, 2);
+  next.write(path("cert.pem"), path("key.pem"));
+  certificates->refresh();
+  EXPECT_EQ(client()->serverSerial(), 2);
+  EXPECT_THAT(get(*before), HasSubstr("GET /x")) << "old connections go on";
+
+  // Files that cannot be used change nothing.
+  writeFileAtomically(path("key.pem"), authority.keyPem());
+  certificates->refresh();
+  EXPECT_EQ(client()->serverSerial(), 2);
+  std::filesystem::remove(path("cert.pem"));
+  certificates->refresh(true);
+  EXPECT_EQ(client()->serverSerial(), 2);
+  writeFileAtomically(path("cert.pem"), authority.certificatePem());
+  certificates->refresh();
+  EXPECT_EQ(client()->serverSerial(), 1);
+}
+
+TEST_F(TlsTest, FaultsOfTheFilesNameFlagAndFile) {
+  const auto fault = [&] { return errorOf([&] { const TlsCertificates made(files(true)); }); };
+  writeFileAtomically(path("ca.pem"), authority.certificatePem());
+  EXPECT_EQ(fault(), "");
+  EXPECT_THAT(errorOf([&] { const TlsCertificates made({.cert = path("cert.pem"), .key = "", .client_ca = ""}); }),
+              HasSubstr("--tls_cert_file needs --tls_key_file"));
+  EXPECT_THAT(errorOf([&] { const TlsCertificates made({.cert = "", .key = path("key.pem"), .client_ca = ""}); }),
+              HasSubstr("--tls_key_file needs --tls_cert_file"));
+  writeFileAtomically(path("ca.pem"), "no certificate");
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_client_ca_file "), HasSubstr("ca.pem: no certificates in PEM form")));
+  std::filesystem::remove(path("ca.pem"));
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_client_ca_file"), HasSubstr("ca.pem")));
+  writeFileAtomically(path("key.pem"), TestCertificate("other").keyPem());
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_key_file "), HasSubstr("it is not the key of the certificate in ")));
+  writeFileAtomically(path("key.pem"), authority.keyPem("secret"));
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_key_file "), HasSubstr("without a passphrase")));
+  writeFileAtomically(path("key.pem"), "x");
+  EXPECT_THAT(fault(), HasSubstr("no private key in PEM form"));
+  writeFileAtomically(path("cert.pem"), std::string(100'000, 'c'));
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_cert_file "), HasSubstr("cert.pem: no certificate in PEM form")));
+  std::filesystem::remove(path("cert.pem"));
+  EXPECT_THAT(fault(), AllOf(StartsWith("--tls_cert_file"), HasSubstr("cert.pem")));
+}
+
+TEST_F(TlsTest, AnIdleConnectionTakesLittleMemory) {
+  HttpServerOptions options;
+  options.max_connections_per_client = 1000;
+  start(options);
+  constexpr int kConnections = 200;
+  std::vector<int> idle;
+  const auto open = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto one = client();
+      ASSERT_TRUE(one->connected);
+      ASSERT_THAT(get(*one), HasSubstr("GET /x"));
+      idle.push_back(one->detach());
+    }
+  };
+  const auto used = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  open(20);  // what is allocated once
+  std::this_thread::sleep_for(milliseconds(100));
+  const size_t before = used();
+  open(kConnections);
+  std::this_thread::sleep_for(milliseconds(100));
+  const size_t each = (used() - before) / kConnections;
+  std::printf("%zu bytes for each idle connection\n", each);
+  RecordProperty("bytes_per_connection", static_cast<int>(each));
+  EXPECT_LT(each, size_t{40} << 10);
+  for (const int fd : idle) close(fd);
+}
+
+}  // namespace
+}  // namespace chorus::server

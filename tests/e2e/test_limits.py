@@ -1,0 +1,128 @@
+"""Limits on what one key or one adapter uses, as the openai client sees them."""
+
+import threading
+import unittest
+
+import anthropic
+import openai
+
+import setting
+from server_process import TIME_SCALE, ServerProcess
+
+KEYS = """
+keys:
+  - {name: few, key: key-of-few, limits: {requests_per_minute: 2}}
+  - {name: tokens, key: key-of-tokens, limits: {tokens_per_minute: 20}}
+  - {name: one, key: key-of-one, limits: {concurrent_requests: 1}}
+  - {name: free, key: key-of-free}
+adapters:
+  - {name: "rom*", limits: {requests_per_minute: 3}}
+"""
+
+
+class Limits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        file = setting.scratch() / "limits.yaml"
+        file.write_text(KEYS)
+        cls.server = ServerProcess(setting.chorus, [*setting.demo_arguments(), "--api_keys_file", file,
+                                                    "--limit_requests_per_minute", "600"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def client(self, key, max_retries=0):
+        return openai.OpenAI(base_url=self.server.url + "/v1", api_key=key, max_retries=max_retries,
+                             timeout=60 * TIME_SCALE)
+
+    def ask(self, key, model="base", max_tokens=2):
+        return self.client(key).completions.with_raw_response.create(
+            model=model, prompt="two cats", max_tokens=max_tokens, extra_body={"ignore_eos": True})
+
+    def refused(self, call):
+        with self.assertRaises(openai.RateLimitError) as refusal:
+            call()
+        self.assertEqual(refusal.exception.code, "rate_limit_exceeded")
+        return refusal.exception
+
+    def test_requests_per_minute_over_all_routes(self):
+        headers = self.ask("key-of-few").headers
+        self.assertEqual(headers["x-ratelimit-limit-requests"], "2")
+        self.assertEqual(headers["x-ratelimit-remaining-requests"], "1")
+        self.assertRegex(headers["x-ratelimit-reset-requests"], r"^(29\.\d+|30)s$")
+        client = self.client("key-of-few")
+        client.chat.completions.create(model="base", messages=[{"role": "user", "content": "hi"}], max_tokens=1)
+        refusals = [
+            self.refused(lambda: self.ask("key-of-few")),
+            self.refused(lambda: client.chat.completions.create(
+                model="base", messages=[{"role": "user", "content": "hi"}], max_tokens=1, stream=True)),
+            self.refused(lambda: client.responses.create(model="base", input="hi", max_output_tokens=16)),
+        ]
+        for refusal in refusals:
+            self.assertEqual(refusal.type, "requests")
+            self.assertIn("for this API key on requests per minute: limit 2, used 2", str(refusal))
+            self.assertIn("'requests_per_minute' of the key in --api_keys_file", str(refusal))
+            wait = int(refusal.response.headers["retry-after-ms"])
+            self.assertTrue(0 < wait <= 30000, wait)
+            self.assertEqual(int(refusal.response.headers["retry-after"]), -(-wait // 1000))
+        other = anthropic.Anthropic(base_url=self.server.url, api_key="key-of-few", max_retries=0)
+        with self.assertRaises(anthropic.RateLimitError) as refusal:
+            other.messages.create(model="base", max_tokens=1, messages=[{"role": "user", "content": "hi"}])
+        self.assertEqual(refusal.exception.body["error"]["type"], "rate_limit_error")
+        self.assertEqual(self.ask("key-of-free").headers["x-ratelimit-limit-requests"], "600")
+
+    def test_tokens_per_minute(self):
+        answer = self.ask("key-of-tokens", max_tokens=10)
+        self.assertEqual(answer.parse().usage.completion_tokens, 10)
+        prompt = answer.parse().usage.prompt_tokens
+        self.assertEqual(answer.headers["x-ratelimit-remaining-tokens"], str(20 - prompt))
+        for _ in range(20):  # a token comes back each 3 s
+            try:
+                self.ask("key-of-tokens", max_tokens=10)
+            except openai.RateLimitError as refusal:
+                self.assertEqual((refusal.type, refusal.code), ("tokens", "rate_limit_exceeded"))
+                self.assertIn("tokens per minute: limit 20", str(refusal))
+                break
+        else:
+            self.fail("never refused")
+        refusal = self.refused(lambda: self.client("key-of-tokens", max_retries=5).completions.create(
+            model="base", prompt="two cats " * 30, max_tokens=1))
+        self.assertIn("Request too large", str(refusal))
+        self.assertEqual(refusal.response.headers["x-should-retry"], "false")
+
+    def test_concurrent_requests(self):
+        stream = self.client("key-of-one").completions.create(
+            model="base", prompt="two cats", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        refusal = None
+        try:
+            self.ask("key-of-one")
+        except openai.RateLimitError as error:
+            refusal = error
+        stream.close()
+        if refusal is not None:  # otherwise the stream was complete before the second request came
+            self.assertIn("concurrent requests: limit 1, used 1", str(refusal))
+        # A client that retries gets its answer, however many of its requests come at once.
+        answers = []
+
+        def ask():
+            answers.append(self.client("key-of-one", max_retries=50).completions.create(
+                model="base", prompt="two cats", max_tokens=2).choices[0].text)
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(answers), 4)
+        self.assertEqual(len(set(answers)), 1)
+
+    def test_an_adapter_is_limited_over_all_keys(self):
+        self.ask("key-of-free", "roman")
+        self.ask("key-of-one", "roman")
+        self.client("key-of-free").completions.create(
+            model="base", prompt="two cats", max_tokens=1, extra_body={"adapters": [{"name": "roman", "weight": 1.0}]})
+        refusal = self.refused(lambda: self.ask("key-of-free", "roman"))
+        self.assertIn("for the adapter `roman` on requests per minute: limit 3, used 3", str(refusal))
+        self.assertIn("'requests_per_minute' of the adapter in --api_keys_file", str(refusal))
+        self.ask("key-of-free", "shout")
