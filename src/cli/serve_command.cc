@@ -203,9 +203,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->capture_default_str();
   serve
       ->add_option("--lora_refresh", options.lora_refresh,
-                   "A scan ends adapters whose directory was removed; sync: their weights are dropped, add: they are "
-                   "kept while there is room, in case the directory comes back")
-      ->check(oneOf({"add", "sync"}))
+                   "What a scan does; add: it adds new adapters, replace: it also replaces adapters whose content has "
+                   "changed, sync: it also removes adapters whose directory is missing")
+      ->check(oneOf({"add", "replace", "sync"}))
       ->capture_default_str();
   serve
       ->add_option("--lora_dir_links", options.lora_dir_links,

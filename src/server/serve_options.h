@@ -27,7 +27,7 @@ struct ServeOptions {
   bool enable_admin = false;                    // routes that load and unload adapters
   std::vector<std::string> lora_allowed_roots;  // directories from which they may load, besides lora_directories
   // What tenants that write to the adapter directories may do.
-  std::string lora_refresh = "add";                // or sync: adapters whose directory is removed are dropped
+  std::string lora_refresh = "add";                // add, replace or sync: AdapterRefresh
   std::string lora_dir_links = "inside";           // or follow
   bool trust_adapter_text = true;                  // tokenizers and templates of adapters
   std::optional<int32_t> adapter_text_memory_mib;  // default: see loaded_model.cc

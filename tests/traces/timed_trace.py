@@ -64,7 +64,7 @@ def draw_server(rng):
     flags = {"max_batch_size": rng.choice([2, 4, 8, 16, 64]), "kv_cache_max_tokens": rng.choice([1536, 2048, 4096, 32768]),
              "max_num_tokens": rng.choice([64, 256, 2048]), "max_cpu_loras": held,
              "max_gpu_loras": rng.randint(2, held), "kv_reuse_scope": rng.choice(["all", "adapter", "client"]),
-             "adapter_overload": rng.choice(["reject", "wait"]), "lora_refresh": rng.choice(["add", "sync"]),
+             "adapter_overload": rng.choice(["reject", "wait"]),
              "threads": rng.choice([1, 2])}
     return flags
 
@@ -192,5 +192,6 @@ def shrink(trace, fails, seconds):
 
 def server_arguments(trace):
     """The engine is the same for every trace: the flags that change it are fixed."""
-    flags = {"dtype": "float32", "max_lora_rank": MAX_RANK, "lora_refresh_interval": 1, "log_level": "warning"}
+    flags = {"dtype": "float32", "max_lora_rank": MAX_RANK, "lora_refresh_interval": 1, "lora_refresh": "sync",
+             "log_level": "warning"}
     return [str(part) for name, value in {**flags, **trace["server"]}.items() for part in ("--" + name, value)]

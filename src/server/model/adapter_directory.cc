@@ -150,12 +150,9 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
   adapter.listed = true;
 }
 
-void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forget) {
+void AdapterDirectory::end(const std::string& name, Adapter& adapter) {
   catalog_.removeAdapter(name);
   adapter.listed = false;
-  // Its weights stay only if it uses the base model's text. A text of its own would take memory that all adapters
-  // share.
-  if (!forget && adapter.text == catalog_.base().text) return;
   engine_.unregisterAdapter(adapter.id);
   adapter.state.clear();
   adapter.content_hash.clear();
@@ -175,7 +172,7 @@ bool AdapterDirectory::endWithoutText(const std::string& name, Adapter& adapter,
   const bool is_final = code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument ||
                         code == ErrorCode::kUnsupported || code == ErrorCode::kExhausted;
   if (!is_final && ++adapter.text_failures < kTries) return false;
-  end(name, adapter, true);
+  end(name, adapter);
   return true;
 }
 
@@ -253,8 +250,9 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
         adapter->refused.clear();
         return true;
       }
+      if (options_.refresh != AdapterRefresh::kSync) return true;
       if (!std::exchange(adapter->missing, true)) return false;
-      end(name, *adapter, options_.sync);
+      end(name, *adapter);
       roots_.unload(name);
       adapter->refused.clear();
       found.removed.push_back(name);
@@ -274,6 +272,8 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
       addText(name, *adapter);
       return true;
     }
+    // Content that changed before its text was read is taken in every mode: nobody has seen the old one.
+    if (listed && !without_text && options_.refresh == AdapterRefresh::kAdd) return true;
     if (adapter->refused == state.digest) return true;
     // An adapter without a text is taken at once, so that nobody can delay it by changing its files again and again.
     if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return false;
@@ -318,7 +318,7 @@ void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_
   if (!adapter->listed || adapter->registration != registration) return;
   log::warn("adapter left out: {}", reason);
   std::string state = adapter->state;
-  end(name, *adapter, true);
+  end(name, *adapter);
   adapter->refused = std::move(state);
 }
 
@@ -326,7 +326,7 @@ void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr
   const std::lock_guard lock(adapter->mutex);
   if (!adapter->listed || !isGone(name, true)) return;
   log::info("adapter removed, its files are missing: {}", name);
-  end(name, *adapter, true);
+  end(name, *adapter);
   roots_.unload(name);
 }
 
@@ -372,7 +372,7 @@ bool AdapterDirectory::unload(const std::string& name) {
   }
   const std::lock_guard lock(adapter->mutex);
   if (!adapter->listed) return false;
-  end(name, *adapter, true);
+  end(name, *adapter);
   roots_.unload(name);
   adapter->withheld = !isGone(name, false);
   adapter->refused.clear();
@@ -414,15 +414,11 @@ std::vector<std::string> AdapterDirectory::namesToLookAt() {
 
 void AdapterDirectory::forgetEnded() {
   const std::lock_guard lock(mutex_);
-  size_t dormant = 0;
-  std::erase_if(adapters_, [&](const auto& entry) {
+  std::erase_if(adapters_, [](const auto& entry) {
     Adapter& adapter = *entry.second;
     // An adapter that a loader is reading is left to a later scan.
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
-    if (!reading || adapter.listed || adapter.withheld || !adapter.refused.empty()) return false;
-    if (!adapter.state.empty() && ++dormant <= kMaxDormant) return false;
-    if (!adapter.state.empty()) engine_.unregisterAdapter(adapter.id);
-    return true;
+    return reading && !adapter.listed && !adapter.withheld && adapter.refused.empty();
   });
 }
 

@@ -21,13 +21,17 @@
 
 namespace chorus::server {
 
+// What a scan does besides adding new adapters.
+enum class AdapterRefresh {
+  kAdd,      // nothing: an adapter keeps its content and its name, as far as memory goes; see AdapterDirectory::scan
+  kReplace,  // it replaces adapters whose content has changed
+  kSync      // it replaces them, and removes adapters whose directory is missing
+};
+
 struct AdapterDirectoryOptions {
   // kInside: a subdirectory must not be a link, and links in it must stay in it. kFollow: links may lead anywhere.
   Links links = Links::kInside;
-  // What a scan does when an adapter's directory is missing. Either way the name is no longer served. True: its weights
-  // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
-  // same files is served without loading.
-  bool sync = false;
+  AdapterRefresh refresh = AdapterRefresh::kAdd;
   // Directories beneath which load() finds adapters, besides the places.
   std::vector<std::string> allowed_roots = {};
 };
@@ -53,21 +57,21 @@ class AdapterDirectory {
   // A scan looks at no more than kMaxAdapters subdirectories, and refuses a subdirectory of more than kMaxFiles files.
   static constexpr size_t kMaxAdapters = size_t{1} << 16;
   static constexpr size_t kMaxFiles = 1024;
-  // Limit on removed adapters whose weights stay in the cache (AdapterDirectoryOptions::sync).
-  static constexpr size_t kMaxDormant = 1024;
 
   struct Found {
     std::vector<std::string> added, replaced, removed;
   };
   // Registers and removes adapters so that the catalog matches the directories. One caller at a time.
-  // - A new adapter is registered. A known one is registered again when its content has changed and its files have been
-  //   left alone for a second; its new tokenizer and templates apply to later requests.
+  // - A new adapter is registered.
+  // - With kReplace and kSync a known one is registered again when its content has changed and its files have been left
+  //   alone for a second; its new tokenizer and templates apply to later requests. With kAdd new content is taken only
+  //   by a load, because the old content cannot be read any more once it was evicted.
   // - For an adapter that was never loaded, only its configuration and the header of its weights are read. Its first
   //   load checks the values; if they cannot be served, it removes the adapter and logs one line.
   // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
   //   tries it again once something in it has changed.
-  // - An adapter whose directory is missing twice, 0.6 s apart, is removed (AdapterDirectoryOptions::sync). One whose
-  //   files a load finds missing is removed at once.
+  // - With kSync an adapter whose directory is missing twice, 0.6 s apart, is removed. In every mode one whose files a
+  //   load finds missing is removed at once.
   Found scan(const AdapterScanOptions& how = {});
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
@@ -111,7 +115,7 @@ class AdapterDirectory {
 
   // Names that are served, followed by all others that are known or in the directories.
   std::vector<std::string> namesToLookAt();
-  // Erases names that are neither served nor refused, except up to kMaxDormant whose weights stay in the cache.
+  // Erases names that are neither served nor refused.
   void forgetEnded();
   struct LockedAdapter {
     std::shared_ptr<Adapter> adapter;
@@ -130,7 +134,8 @@ class AdapterDirectory {
   // Ends an adapter whose text could not be read. Returns false if the error may pass: it stays and is tried again.
   bool endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code);
   void put(const std::string& name, Adapter& adapter);
-  void end(const std::string& name, Adapter& adapter, bool forget);
+  // Stops serving an adapter, and drops its weights once no request uses them.
+  void end(const std::string& name, Adapter& adapter);
   // Unregisters replaced_. Requests that were prepared before the replacement have reached the engine by now.
   void retireReplaced();
 

@@ -105,7 +105,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
         AdapterTextOptions{.trusted = options.trust_adapter_text, .memory_bytes = text_bytes});
     const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
     const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
-                                      .sync = options.lora_refresh == "sync",
+                                      .refresh = options.lora_refresh == "sync"      ? AdapterRefresh::kSync
+                                                 : options.lora_refresh == "replace" ? AdapterRefresh::kReplace
+                                                                                     : AdapterRefresh::kAdd,
                                       .allowed_roots = options.lora_allowed_roots};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});

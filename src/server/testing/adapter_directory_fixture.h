@@ -93,7 +93,7 @@ class AdapterDirectoryTest : public ::testing::Test {
   void write(const std::string& name, const std::string& weights) {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
-  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {}) {
+  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {.refresh = AdapterRefresh::kSync}) {
     const auto load_text = [this](const Directory& directory, WorkMeter&) {
       ++texts_read;
       if (directory.path().filename() == refusing) fail(refusal, "{}: bad", directory.path().string());
