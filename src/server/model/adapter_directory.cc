@@ -146,7 +146,8 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
                        .adapter_id = adapter.id,
                        .fingerprint = "fp_" + identity.substr(0, 12),
                        .created = adapter.created,
-                       .text = adapter.text});
+                       .text = adapter.text,
+                       .id_holds = {adapter.id_hold}});
   adapter.listed = true;
 }
 
@@ -224,9 +225,10 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   } catch (const Unchanged&) {
     changed = false;
   }
-  if (!same_text && known) {
+  if (!same_text) {
     const std::lock_guard lock(mutex_);
-    replaced_.push_back(adapter->id);
+    if (known) replaced_.push_back({adapter->id, adapter->id_hold});
+    adapter->id_hold = std::make_shared<int>();
   }
   adapter->state = state.digest;
   adapter->content_hash = std::move(content_hash);
@@ -381,8 +383,11 @@ bool AdapterDirectory::unload(const std::string& name) {
 
 void AdapterDirectory::retireReplaced() {
   const std::lock_guard lock(mutex_);
-  for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
-  replaced_.clear();
+  std::erase_if(replaced_, [&](const ReplacedId& replaced) {
+    if (!replaced.hold.expired()) return false;
+    engine_.unregisterAdapter(replaced.id);
+    return true;
+  });
 }
 
 std::vector<std::string> AdapterDirectory::namesToLookAt() {

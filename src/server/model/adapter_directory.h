@@ -104,6 +104,7 @@ class AdapterDirectory {
     std::shared_ptr<const TextCodec> text;       // null: not read yet
     int text_failures = 0;                       // how often reading it failed with an error that may pass
     executor::IdType id = 0;
+    std::shared_ptr<const void> id_hold;  // ServedModel::id_holds
     int64_t created = 0;
     bool listed = false;    // it is in the catalog
     bool missing = false;   // the last look() found no directory
@@ -136,7 +137,7 @@ class AdapterDirectory {
   void put(const std::string& name, Adapter& adapter);
   // Stops serving an adapter, and drops its weights once no request uses them.
   void end(const std::string& name, Adapter& adapter);
-  // Unregisters replaced_. Requests that were prepared before the replacement have reached the engine by now.
+  // Unregisters the ids of replaced_ that no request holds any more.
   void retireReplaced();
 
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
@@ -160,7 +161,11 @@ class AdapterDirectory {
   std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
   executor::IdType next_task_id_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;
-  std::vector<executor::IdType> replaced_;  // old ids, which earlier requests may use until the next scan
+  struct ReplacedId {
+    executor::IdType id;
+    std::weak_ptr<const void> hold;  // expired: no request that was prepared with the id is left
+  };
+  std::vector<ReplacedId> replaced_;
 };
 
 }  // namespace chorus::server
