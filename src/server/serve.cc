@@ -192,6 +192,9 @@ void serve(const ServeOptions& options) {
   const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
   http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
   Routes routes(options.page, metrics);
+  http.body_limit = [&routes, usual = http.max_body_bytes](const HttpRequest& head) {
+    return routes.bodyLimit(head, usual);
+  };
   HttpServer server(std::move(http), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });

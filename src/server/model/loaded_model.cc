@@ -108,7 +108,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
                                       .refresh = options.lora_refresh == "sync"      ? AdapterRefresh::kSync
                                                  : options.lora_refresh == "replace" ? AdapterRefresh::kReplace
                                                                                      : AdapterRefresh::kAdd,
-                                      .allowed_roots = options.lora_allowed_roots};
+                                      .allowed_roots = options.lora_allowed_roots,
+                                      .upload_directory = options.lora_upload_dir,
+                                      .upload_bytes = static_cast<uint64_t>(options.lora_upload_space_mib) << 20};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});
     // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
@@ -121,6 +123,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   context_->trust_request_templates = options.trust_request_templates;
   context_->max_choices = options.max_choices;
   if (options.enable_admin) context_->adapters = adapters_.get();
+  context_->max_upload_bytes = static_cast<size_t>(options.lora_upload_limit_mib) << 20;
   if (options.request_timeout_seconds > 0) {
     context_->request_timeout =
         std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.request_timeout_seconds * 1000)));
