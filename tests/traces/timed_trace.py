@@ -11,6 +11,8 @@ A trace is a JSON object:
                 "count", "gap": so many of them, so many seconds apart. With "models" these take turns as the body's model.
         put     "name", "content": serves the content by this name, which may exist already
         remove  "name"
+        upload  "name", "content": the same by a request; the content has no text of its own, and put never has this name
+        rollback, pin, unpin  "name", which may be absent: requests to the server
 """
 
 import copy
@@ -18,10 +20,11 @@ import json
 import random
 import time
 
-from contents import CONTENTS, LARGE, MAX_RANK, composable
+from contents import CONTENTS, LARGE, MAX_RANK, UPLOADED, composable
 
 NAMES = ["ada", "bob", "cleo", "dan", "eve", "fay"]
 WORDS = ["two", "red", "dogs", "seven", "cats", "house", "and", "five", "the", "sum", "of", "nine", "blue", "birds", "a"]
+UPLOADED_NAMES = ["gil", "hal"]
 CLIENTS = [f"127.0.0.{i}" for i in range(1, 5)]
 SHRINK_TRIES = 2  # a failure may depend on timing, so a smaller trace counts as good only after so many plays
 
@@ -128,6 +131,27 @@ def draw_model(rng, body, names, held):
         body["model"] = rng.choice(["base", *names, *names])
 
 
+def draw_administration(rng, names, bodies, end):
+    """Uploads, roll backs and pins, and requests for the uploaded names, in half of the traces. end: of the trace."""
+    if rng.random() < 0.5:
+        return []
+    events = []
+    for _ in range(rng.randint(4, 12)):
+        at = round(rng.uniform(0, end), 4)
+        name = rng.choice(UPLOADED_NAMES)
+        what = rng.choice(["upload", "upload", "upload", "rollback", "pin", "unpin"])
+        event = {"at": at, "do": what, "name": rng.choice([*UPLOADED_NAMES, *names]) if what in ("pin", "unpin") else name}
+        if what == "upload":
+            event["content"] = rng.choice(UPLOADED)
+        events.append(event)
+        for _ in range(rng.choice([0, 1, 4])):
+            body = copy.deepcopy(rng.choice(bodies))
+            body["model"] = name
+            events.append({"at": round(at + rng.choice([0, 0.01, 0.2]), 4), "do": "ask", "from": rng.choice(CLIENTS),
+                           "body": body})
+    return events
+
+
 def draw(seed):
     """The trace of a seed, which is any string. It takes a few seconds to play."""
     rng = random.Random(seed)
@@ -162,6 +186,8 @@ def draw(seed):
                 if rng.random() < 0.08:
                     event["leave_after"] = rng.choice([0.001, 0.01, 0.05, 0.2])
                 events.append(event)
+    events += draw_administration(random.Random(f"{seed} administration"), names, bodies, at)
+    events.sort(key=lambda event: event["at"])
     return {"why": f"drawn from seed {seed}", "server": draw_server(rng), "start": start, "settle": rng.random() < 0.3,
             "events": events}
 
