@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "chorus/adapter_report.h"
 #include "chorus/executor_config.h"
 #include "chorus/kv_cache_events.h"
 #include "chorus/live_batch.h"
@@ -117,8 +118,22 @@ class Executor {
   void registerAdapter(IdType taskId, const std::filesystem::path& adapter, AdapterContentCallback onContent = nullptr);
   // Chorus: the same for a directory that others may change or remove while it is in use.
   void registerAdapter(IdType taskId, AdapterFiles files);
+  // Chorus: reads and checks an adapter without registering it. What is wrong with the adapter is in the report. Throws
+  // Error only if its directory cannot be opened, or if the engine serves no adapters.
+  AdapterReport inspectAdapter(const AdapterFiles& files) const;
   // Chorus: removes the id. Running requests keep their weights.
   void unregisterAdapter(IdType taskId);
+  // Chorus: loads a registered adapter into the host cache before a request needs it. `loaded` is called once, on the
+  // step thread or in this call: with null when the adapter is there, else with the chorus::Error that prevents it. It
+  // must be quick and must not throw. A loaded adapter can be evicted like any other, unless it is pinned: with `pin`
+  // it stays until unpinAdapter or unregisterAdapter. The pin follows the id, so new content that is registered under
+  // it is loaded and pinned in place of the old one; if that fails, the pin ends and the log has one line. Pinned
+  // adapters may take at most half of the host cache, and so much that the largest adapter fits beside them.
+  using AdapterLoadedCallback = std::function<void(std::exception_ptr error)>;
+  void loadAdapter(IdType taskId, bool pin, AdapterLoadedCallback loaded);
+  void unpinAdapter(IdType taskId);
+  // Chorus: unpins `from`, and pins `to` if `from` was pinned.
+  void moveAdapterPin(IdType from, IdType to);
   // Chorus: responses of this request go to the callback, on the executor's step thread, and not to awaitResponses. The
   // callback must be quick and must not throw.
   using ResponseCallback = std::function<void(const Response&)>;

@@ -63,6 +63,7 @@ struct AdapterState {
   SizeType32 users = 0;     // sequences that run with it or wait with its weights reserved for them
   std::int64_t bytes = 0;   // packed; at most this until it was loaded
   std::string contentHash;  // empty: not known yet
+  bool pinned = false;      // Executor::loadAdapter
 };
 
 // A step under BatchingType::kSTATIC.

@@ -253,6 +253,19 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "With --enable_admin, directories beneath which adapters may be loaded by path, besides the "
                    "directories of adapters of --lora_dir")
       ->delimiter(',');
+  serve->add_option("--lora_upload_dir", options.lora_upload_dir,
+                    "With --enable_admin, where adapters that clients upload are kept until the server ends; made if "
+                    "there is none. Without it uploads are refused");
+  serve
+      ->add_option("--lora_upload_limit", options.lora_upload_limit_mib,
+                   "MiB of one uploaded adapter; it also has to fit into a client's share of --http_memory")
+      ->check(inRange(1, 1 << 20))
+      ->capture_default_str();
+  serve
+      ->add_option("--lora_upload_space", options.lora_upload_space_mib,
+                   "MiB of all uploaded adapters that are kept: those that are served, and earlier contents of them")
+      ->check(inRange(1, 1 << 24))
+      ->capture_default_str();
   serve
       ->add_option("--lora_refresh_interval", options.lora_refresh_seconds,
                    "Seconds between scans for new adapters; 0 or None: scan only at start")
@@ -261,9 +274,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->capture_default_str();
   serve
       ->add_option("--lora_refresh", options.lora_refresh,
-                   "A scan ends adapters whose directory was removed; sync: their weights are dropped, add: they are "
-                   "kept while there is room, in case the directory comes back")
-      ->check(oneOf({"add", "sync"}))
+                   "What a scan does; add: it adds new adapters, replace: it also replaces adapters whose content has "
+                   "changed, sync: it also removes adapters whose directory is missing")
+      ->check(oneOf({"add", "replace", "sync"}))
       ->capture_default_str();
   serve
       ->add_option("--lora_dir_links", options.lora_dir_links,

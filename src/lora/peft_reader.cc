@@ -52,7 +52,95 @@ class PeftReader {
     adapter.left_out.insert(adapter.left_out.end(), of_other_parts_.begin(), of_other_parts_.end());
   }
 
+  // Like read(), but records what is refused instead of throwing, and goes on.
+  PeftInspection inspect(AdapterBuilder& builder) {
+    PeftInspection inspection;
+    std::map<std::string_view, size_t> places;
+    for (const std::string& name : weights_.names()) {
+      places.emplace(name, inspection.tensors.size());
+      inspection.tensors.push_back({.name = name});
+    }
+    // Runs a check of these tensors. If it throws, those that the error names are refused for its reason, or all of
+    // them if it names none.
+    const auto attempt = [&](const std::vector<std::string>& checked, const auto& check) {
+      try {
+        check();
+        return;
+      } catch (const Error& e) {
+        const std::string text = e.what();
+        if (inspection.error.empty()) inspection.error = text;
+        const auto named = [&](const std::string& name) { return text.find("'" + name + "'") != std::string::npos; };
+        const bool any = std::ranges::any_of(checked, named);
+        for (const std::string& name : checked) {
+          const auto place = places.find(name);
+          if (place == places.end()) continue;
+          PeftInspection::Tensor& tensor = inspection.tensors[place->second];
+          tensor.verdict = PeftInspection::Tensor::Verdict::kRefused;
+          tensor.reason = !any || named(name) ? text : "it belongs to a module that is refused";
+        }
+      }
+    };
+    std::vector<std::string> replacing;
+    for (const std::string& name : weights_.names()) {
+      attempt({name}, [&] {
+        collect(name, builder);
+        const auto key = parsePeftKey(name);
+        const bool replaces =
+            key && (key->part == PeftPart::kBase || key->part == PeftPart::kSaved || key->part == PeftPart::kTokens);
+        if (replaces) replacing.push_back(name);
+      });
+    }
+    attempt({}, [&] {
+      modules_.adaptTiedHead();
+      const bool nothing = modules_.all().empty() && replacements_.empty() && inspection.error.empty();
+      if (nothing) fail(ErrorCode::kCorrupt, "{}: no LoRA tensors that are served", weights_.source());
+    });
+    std::set<std::string> adapted;
+    for (const auto& [module, tensors] : modules_.all()) adapted.insert(module);
+    attempt(replacing, [&] { replacements_.read(adapted, builder); });
+    for (const std::string& name : replacing) {
+      const auto key = parsePeftKey(name);
+      inspection.tensors[places.at(name)].target = key->tensor.empty() ? key->module : key->module + "." + key->tensor;
+    }
+    for (const auto& [module, tensors] : modules_.all()) {
+      std::vector<std::string> names;
+      for (const std::string* name : {&tensors.a, &tensors.b, &tensors.bias, &tensors.magnitude}) {
+        if (!name->empty()) names.push_back(*name);
+      }
+      attempt(names, [&, &of = tensors] {
+        addModule(of, builder);
+        for (const std::string& name : names) inspection.tensors[places.at(name)].target = targetsOf(of);
+      });
+    }
+    for (const auto* left_out : {&builder.adapter().left_out, &of_other_parts_}) {
+      for (const std::string& name : *left_out) {
+        const auto place = places.find(name);
+        if (place == places.end()) continue;
+        PeftInspection::Tensor& tensor = inspection.tensors[place->second];
+        if (tensor.verdict == PeftInspection::Tensor::Verdict::kRefused) continue;
+        tensor.verdict = PeftInspection::Tensor::Verdict::kLeftOut;
+        tensor.target.clear();
+      }
+    }
+    for (PeftInspection::Tensor& tensor : inspection.tensors) {
+      if (tensor.verdict == PeftInspection::Tensor::Verdict::kRefused) tensor.target.clear();
+    }
+    return inspection;
+  }
+
  private:
+  // The checkpoint's tensors that a module's tensors change.
+  std::string targetsOf(const ModuleTensors& tensors) const {
+    if (tensors.layer < 0) return tensors.name;
+    const std::string name = tensors.is_stack ? expertName(tensors.name, 0) : tensors.name;
+    std::string targets;
+    for (const ModulePlace& place : findModules(target_.table, name, tensors.layer)) {
+      const std::string target = layerName(place.row->name, tensors.layer);
+      if (targets.find(target) == std::string::npos) targets += (targets.empty() ? "" : ", ") + target;
+    }
+    return targets;
+  }
+
   void collect(const std::string& name, AdapterBuilder& builder) {
     // The other parts may have parameters of their own, whose names are not those of an adapter's tensors.
     if (matchesAny(target_.left_out, nameInModel(name))) {
@@ -327,6 +415,13 @@ std::string contentHash(std::string_view config_text, const TensorFile& weights,
   return hash.hex();
 }
 }  // namespace
+
+PeftInspection inspectPeftAdapter(const PeftFiles& files, const AdapterTarget& target) {
+  const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
+  AdapterBuilder builder("inspected");
+  if (!files.weights.hasValues()) builder.takeShapesOnly(files.weights.zeros().data());
+  return PeftReader(config, files.weights, files.config_source, target).inspect(builder);
+}
 
 Adapter readPeftAdapter(std::string_view config_text, std::string_view config_source, const TensorFile& weights,
                         std::string name, const AdapterTarget& target) {

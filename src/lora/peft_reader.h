@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
@@ -44,6 +45,20 @@ struct KnownPeftContent {
 // (readPeftHeaders), the adapter has only shapes and no check of values is made.
 Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known = {});
+
+// What readPeftAdapter() would do with each tensor.
+struct PeftInspection {
+  struct Tensor {
+    std::string name;
+    enum class Verdict { kUsed, kLeftOut, kRefused } verdict = Verdict::kUsed;
+    std::string target;  // the checkpoint's tensors that it changes, separated by ", "; empty if it is not used
+    std::string reason;  // of a refusal
+  };
+  std::vector<Tensor> tensors;  // in the order of the file
+  std::string error;            // of the first refusal, which may be of no tensor; empty: the adapter is accepted
+};
+// Checks every tensor, also after one that is refused. Throws Error if the configuration is refused.
+PeftInspection inspectPeftAdapter(const PeftFiles& files, const AdapterTarget& target);
 
 // Reads from the contents of the two files. The memory behind the tensor views is kept alive by `weights`, or else by
 // the caller.

@@ -15,6 +15,14 @@ namespace chorus {
 using executor::FinishReason;
 using executor::IdType;
 
+namespace {
+
+std::exception_ptr shutdownError() {
+  return std::make_exception_ptr(Error(ErrorCode::kUnsupported, "the executor was shut down"));
+}
+
+}  // namespace
+
 Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
                      LoadAdapter load, ComposeAdapters compose)
     : options_(options),
@@ -22,9 +30,11 @@ Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& pos
       requests_(requests),
       shares_(options.max_queue_size),
       queue_(options.fairness),
-      adapters_(
-          AdapterCapacity{options.adapter_host_capacity, options.scheduler.adapter_budget, options.reject_when_full},
-          std::move(load), std::move(compose), options.adapter_workers, [this] { wake(); }) {
+      holds_(adapters_, options.adapter_pin_capacity),
+      adapters_(AdapterCapacity{.host = options.adapter_host_capacity,
+                                .device = options.scheduler.adapter_budget,
+                                .reject_when_full = options.reject_when_full},
+                std::move(load), std::move(compose), options.adapter_workers, [this] { wake(); }) {
   adapters_.cache().observe(options.adapter_observer);
 }
 
@@ -140,6 +150,25 @@ void Admission::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSou
 
 void Admission::unregisterAdapter(IdType task_id) { post(SetAdapter{task_id, nullptr}); }
 
+void Admission::loadAdapter(IdType task_id, bool pin, AdapterHolds::Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!shutdown_) {
+      inbox_.emplace_back(LoadAdapterCommand{task_id, pin, std::move(done)});
+      woken_ = true;
+      wake_.notify_one();
+      return;
+    }
+  }
+  if (done) done(shutdownError());
+}
+
+void Admission::unpinAdapter(IdType task_id) { post(MovePin{task_id, 0}); }
+
+void Admission::moveAdapterPin(IdType from, IdType to) { post(MovePin{from, to}); }
+
+void Admission::endHolds() noexcept { holds_.end(shutdownError()); }
+
 std::vector<executor::AdapterState> Admission::adapterStates() {
   AskedStates asked;
   auto states = asked.get_future();
@@ -189,6 +218,12 @@ void Admission::takeInbox() noexcept {
       if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
     } else if (auto* asked = std::get_if<AskedStates>(&command)) {
       answer(*asked);
+    } else if (auto* load = std::get_if<LoadAdapterCommand>(&command)) {
+      holds_.load(load->task_id, load->pin, std::move(load->done));
+      claims_changed_ = true;
+    } else if (const auto* move = std::get_if<MovePin>(&command)) {
+      move->to != 0 ? holds_.movePin(move->from, move->to) : holds_.unpin(move->from);
+      claims_changed_ = true;
     } else {
       setAdapter(std::get<SetAdapter>(command));
     }
@@ -198,7 +233,9 @@ void Admission::takeInbox() noexcept {
 
 void Admission::answer(AskedStates& asked) const noexcept {
   try {
-    asked.set_value(adapters_.states());
+    auto states = adapters_.states();
+    for (executor::AdapterState& state : states) holds_.complete(state);
+    asked.set_value(std::move(states));
   } catch (const std::bad_alloc&) {
     asked.set_exception(std::current_exception());
   }
@@ -213,6 +250,7 @@ void Admission::setAdapter(const SetAdapter& adapter) noexcept {
         adapters_.registerSource(adapter.task_id, adapter.source);
       else
         adapters_.unregister(adapter.task_id);
+      holds_.renewed(adapter.task_id);
       return;
     } catch (const std::bad_alloc&) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -251,6 +289,7 @@ void Admission::takeLoadedAdapters() {
   while (const auto load = adapters_.takeLoaded()) {
     claims_changed_ = true;
     if (load->parts == nullptr) log::warn("{}", load->error);
+    holds_.give(*load);
     queue_.forEachWaiting([&](QueueEntry& entry) {
       auto& sequence = static_cast<Sequence&>(entry);
       try {
@@ -295,6 +334,7 @@ void Admission::claimAdapters() {
     }
   }
   claims_cut_ = next != nullptr;
+  holds_.claim();
 }
 
 // Claims the adapters of `first` and of the sequences of its request that wait behind it together, so that all run with

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/adapter_cache/adapter_holds.h"
 #include "runtime/adapter_cache/adapter_store.h"
 #include "runtime/core_options.h"
 #include "runtime/fair_queue.h"
@@ -40,6 +41,9 @@ class Admission {
   void cancel(executor::IdType id);
   void registerAdapter(executor::IdType task_id, std::shared_ptr<const AdapterSource> source);
   void unregisterAdapter(executor::IdType task_id);
+  void loadAdapter(executor::IdType task_id, bool pin, AdapterHolds::Done done);
+  void unpinAdapter(executor::IdType task_id);
+  void moveAdapterPin(executor::IdType from, executor::IdType to);
   std::vector<executor::AdapterState> adapterStates();
   bool acceptsRequests() const;
   // Refuses later requests and ends waitForWork().
@@ -57,6 +61,8 @@ class Admission {
   void endOverdue();
   // Claims adapters for waiting sequences, in the order of the queue.
   void claimAdapters();
+  // Ends the loads and pins of loadAdapter(): whoever waits gets an error.
+  void endHolds() noexcept;
   // Whether claimAdapters() has work.
   bool claimsPending() const { return claims_changed_; }
 
@@ -90,9 +96,18 @@ class Admission {
     executor::IdType task_id;
     std::shared_ptr<const AdapterSource> source;  // null: unregister
   };
+  struct LoadAdapterCommand {
+    executor::IdType task_id;
+    bool pin;
+    AdapterHolds::Done done;
+  };
+  // Ends the pin of `from` and, if there was one, makes one of `to`; 0: none.
+  struct MovePin {
+    executor::IdType from, to;
+  };
   using AskedStates = std::promise<std::vector<executor::AdapterState>>;
   using Node = RequestTable::Requests::node_type;
-  using Command = std::variant<Node, Cancel, SetAdapter, AskedStates>;
+  using Command = std::variant<Node, Cancel, SetAdapter, LoadAdapterCommand, MovePin, AskedStates>;
 
   std::unique_ptr<Request> make(executor::IdType id, const executor::Request& asked,
                                 std::shared_ptr<const Callback> callback) const;
@@ -128,6 +143,7 @@ class Admission {
   bool claims_cut_ = false;                                      // more than kLookahead sequences wait
   uint64_t claim_rounds_ = 0;
   std::vector<AdapterLease*> claiming_;
+  AdapterHolds holds_;
   AdapterStore adapters_;  // last, because its workers call wake()
 };
 

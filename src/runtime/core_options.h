@@ -32,6 +32,7 @@ struct CoreOptions {
   // for each sequence. Empty: no request has masks.
   std::function<std::unique_ptr<TokenMaskSource>(const executor::Request&)> token_masks;
   int sampler_threads = 1;
+  AdapterSize adapter_pin_capacity;   // limit on pinned adapters (AdapterCapacity::pinned)
   AdapterSize adapter_host_capacity;  // the device level's capacity is scheduler.adapter_budget
   bool reject_when_full = false;      // of the host level: see PeftCacheConfig::getRejectWhenFull()
   // Sizes adapters that are sent as tensors.

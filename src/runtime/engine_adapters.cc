@@ -10,6 +10,7 @@
 #include "lora/adapter.h"
 #include "lora/adapter_files.h"
 #include "lora/peft_files.h"
+#include "lora/peft_reader.h"
 #include "lora/tensor_adapter.h"
 
 namespace chorus {
@@ -51,6 +52,25 @@ void warnIfWithoutEffect(const Adapter& adapter) {
 // True for errors in the files, false for errors caused by the state of this process.
 bool refusesFiles(ErrorCode code) {
   return code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument || code == ErrorCode::kUnsupported;
+}
+
+// The verdict on each tensor.
+std::vector<executor::AdapterTensorReport> tensorReports(const PeftFiles& files, const AdapterTarget& target) {
+  using From = PeftInspection::Tensor::Verdict;
+  using To = executor::AdapterTensorReport::Verdict;
+  std::vector<executor::AdapterTensorReport> reports;
+  for (PeftInspection::Tensor& tensor : inspectPeftAdapter(files, target).tensors) {
+    const TensorView& view = *files.weights.find(tensor.name);
+    reports.push_back({.name = std::move(tensor.name),
+                       .dataType = std::string(dtypeName(view.dtype)),
+                       .shape = view.shape,
+                       .verdict = tensor.verdict == From::kUsed      ? To::kUSED
+                                  : tensor.verdict == From::kLeftOut ? To::kLEFT_OUT
+                                                                     : To::kREFUSED,
+                       .target = std::move(tensor.target),
+                       .reason = std::move(tensor.reason)});
+  }
+  return reports;
 }
 
 void logLeftOut(const Adapter& adapter) {
@@ -157,6 +177,34 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
   if (shapes_.size() == kMostKnown) shapes_.clear();
   shapes_[digest] = shapes;
   return shapes;
+}
+
+executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& files_of) const {
+  BackgroundThrottle throttle(throttle_());
+  const ThrottleScope scope(throttle);
+  const Engine& engine = ranks_.engine();
+  const AdapterLocation location = {files_of.open, files_of.archive};
+  const AdapterTarget target = targetOf(engine);
+  const std::string name = files_of.path.filename().string();
+  checkServable(Adapter{.name = name}, engine.buildConfig());
+  files_of.open();
+  executor::AdapterReport report;
+  try {
+    const AdapterContents files =
+        readAdapterFiles(location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
+    if (const auto* const peft = std::get_if<PeftFiles>(&files.files)) report.tensors = tensorReports(*peft, target);
+    const Adapter adapter = readAdapter(files, name, target);
+    checkServable(adapter, engine.buildConfig());
+    report.hostBytes = ranks_.preparedBytes(adapter, throttle_);
+    report.kind = adapter.uses_dora ? "dora" : adapter.modules.empty() ? "weights" : "lora";
+    report.maxRank = adapter.max_rank;
+    report.contentHash = adapter.content_hash;
+    report.accepted = true;
+  } catch (const Error& e) {
+    if (!refusesFiles(e.code()) && e.code() != ErrorCode::kNotFound && e.code() != ErrorCode::kTooLarge) throw;
+    report.error = e.what();
+  }
+  return report;
 }
 
 std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource& source) const {

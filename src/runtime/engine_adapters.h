@@ -33,6 +33,8 @@ class EngineAdapters {
   // Overload for a trusted path: a directory or a .nemo file.
   std::shared_ptr<const AdapterSource> fileSource(const std::filesystem::path& directory,
                                                   OnAdapterContent on_content = nullptr) const;
+  // Reads and checks an adapter; see executor::Executor::inspectAdapter().
+  executor::AdapterReport inspect(const executor::AdapterFiles& files) const;
   // Reads, checks and packs an adapter. If the directory was rewritten since its registration, its present content is
   // loaded; PreparedAdapter::content_hash identifies it. Throws Error, or AdapterUnsettled if the files changed just
   // now and may not be complete.

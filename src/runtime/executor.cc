@@ -177,6 +177,7 @@ class Executor::Impl {
     const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
     const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
     options.adapter_host_capacity = adapters.host;
+    options.adapter_pin_capacity = adapters.pinned;
     options.reject_when_full = peft.getRejectWhenFull();
     options.scheduler.adapter_budget = adapters.device;
     options.adapter_workers = peft.getNumPutWorkers();
@@ -277,6 +278,16 @@ void Executor::registerAdapter(IdType taskId, const std::filesystem::path& adapt
 void Executor::registerAdapter(IdType taskId, AdapterFiles files) {
   impl_->core().registerAdapter(taskId, impl_->adapters().fileSource(std::move(files)));
 }
+
+AdapterReport Executor::inspectAdapter(const AdapterFiles& files) const { return impl_->adapters().inspect(files); }
+
+void Executor::loadAdapter(IdType taskId, bool pin, AdapterLoadedCallback loaded) {
+  impl_->core().loadAdapter(taskId, pin, std::move(loaded));
+}
+
+void Executor::unpinAdapter(IdType taskId) { impl_->core().unpinAdapter(taskId); }
+
+void Executor::moveAdapterPin(IdType from, IdType to) { impl_->core().moveAdapterPin(from, to); }
 
 void Executor::unregisterAdapter(IdType taskId) { impl_->core().unregisterAdapter(taskId); }
 

@@ -54,6 +54,7 @@ void ExecutorCore::loop() {
       roundFailed(std::current_exception());
     }
   }
+  admission_.endHolds();
   while (!requests_.all().empty()) {
     Request& request = *requests_.all().begin()->second;
     while (!request.sequences().empty()) remove(*request.sequences().back());

@@ -44,6 +44,11 @@ class ExecutorCore {
     admission_.registerAdapter(task_id, std::move(source));
   }
   void unregisterAdapter(executor::IdType task_id) { admission_.unregisterAdapter(task_id); }
+  void loadAdapter(executor::IdType task_id, bool pin, AdapterHolds::Done done) {
+    admission_.loadAdapter(task_id, pin, std::move(done));
+  }
+  void unpinAdapter(executor::IdType task_id) { admission_.unpinAdapter(task_id); }
+  void moveAdapterPin(executor::IdType from, executor::IdType to) { admission_.moveAdapterPin(from, to); }
   std::vector<executor::AdapterState> adapterStates() { return admission_.adapterStates(); }
   void shutdown();
   bool acceptsRequests() const { return admission_.acceptsRequests(); }

@@ -209,6 +209,9 @@ void serve(const ServeOptions& options) {
   Routes routes(options.page, metrics,
                 std::make_shared<UsageLimits>(
                     UsageLimits::Options{.client = options.client_limits, .adapter = options.adapter_limits}));
+  http.body_limit = [&routes, usual = http.max_body_bytes](const HttpRequest& head) {
+    return routes.bodyLimit(head, usual);
+  };
   HttpServer server(std::move(http), [&routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
     routes.handle(std::move(request), std::move(exchange));
   });

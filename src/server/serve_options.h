@@ -29,8 +29,11 @@ struct ServeOptions {
   int lora_refresh_seconds = 0;                 // 0: only at start
   bool enable_admin = false;                    // routes that load and unload adapters
   std::vector<std::string> lora_allowed_roots;  // directories from which they may load, besides lora_directories
+  std::string lora_upload_dir;                  // where uploaded adapters are kept; empty: uploads are refused
+  int lora_upload_limit_mib = 256;              // size of one upload
+  int lora_upload_space_mib = 4096;             // size of all uploads that are kept
   // What tenants that write to the adapter directories may do.
-  std::string lora_refresh = "add";                // or sync: adapters whose directory is removed are dropped
+  std::string lora_refresh = "add";                // add, replace or sync: AdapterRefresh
   std::string lora_dir_links = "inside";           // or follow
   bool trust_adapter_text = true;                  // tokenizers and templates of adapters
   std::optional<int32_t> adapter_text_memory_mib;  // default: see loaded_model.cc
@@ -85,7 +88,7 @@ struct ServeOptions {
 };
 
 inline bool servesAdapters(const ServeOptions& options) {
-  return !options.lora_directories.empty() || !options.lora_allowed_roots.empty();
+  return !options.lora_directories.empty() || !options.lora_allowed_roots.empty() || !options.lora_upload_dir.empty();
 }
 
 }  // namespace chorus::server

@@ -134,11 +134,13 @@ class Adapters(unittest.TestCase):
                 model="loud", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
             self.assertEqual(answer.choices[0].message.content, row["text"])
 
-    def test_removed_ones_end(self):
+    def test_a_scan_adds_replaces_and_removes_as_asked(self):
         names = setting.adapter_names()
-        for refresh in ("add", "sync"):
+        row = next(row for row in setting.expected() if row["adapter"] == names[2])
+        for refresh in ("add", "replace", "sync"):
             with self.subTest(refresh=refresh):
-                source = setting.scratch() / f"removed-{refresh}"
+                source = setting.scratch() / f"refreshed-{refresh}"
+                aside = setting.scratch() / f"aside-{refresh}"
                 for name in names[:2]:
                     shutil.copytree(setting.demo / "adapters" / name, source / name)
                 arguments = [setting.demo / "base", "--dtype", "float32", "--cache_dir", setting.scratch() / "cache",
@@ -156,11 +158,30 @@ class Adapters(unittest.TestCase):
                         while status(name) != expected and time.monotonic() < deadline:
                             time.sleep(0.1)
                         self.assertEqual(status(name), expected)
+
+                    def answer(name):
+                        return setting.client(server).chat.completions.create(
+                            model=name, messages=[{"role": "user", "content": row["prompt"]}],
+                            temperature=0).choices[0].message.content
                     self.assertEqual(status(names[0]), (200, 200))
-                    aside = setting.scratch() / f"aside-{refresh}"
+                    old = answer(names[1])
+                    self.assertNotEqual(old, row["text"])
                     (source / names[0]).rename(aside)
-                    until(names[0], (404, 404))
-                    self.assertEqual(status(names[1]), (200, 200))
+                    (source / names[1]).rename(aside.with_suffix(".old"))
+                    shutil.copytree(setting.demo / "adapters" / names[2], aside.with_suffix(".new"))
+                    aside.with_suffix(".new").rename(source / names[1])
+                    shutil.copytree(setting.demo / "adapters" / names[2], aside.with_suffix(".late"))
+                    aside.with_suffix(".late").rename(source / "late")
+                    until("late", (200, 200))
+                    if refresh == "sync":
+                        until(names[0], (404, 404))
+                    deadline = time.monotonic() + 20
+                    while refresh != "add" and answer(names[1]) == old and time.monotonic() < deadline:
+                        time.sleep(0.1)
+                    time.sleep(3 if refresh == "add" else 0)  # two more scans
+                    self.assertEqual(answer(names[1]), old if refresh == "add" else row["text"])
+                    if refresh != "sync":
+                        self.assertEqual(status(names[0]), (200, 200), "its weights are in memory")
                     aside.rename(source / names[0])
                     until(names[0], (200, 200))
 

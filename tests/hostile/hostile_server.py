@@ -46,8 +46,9 @@ class HostileServer:
         self._stage.mkdir(exist_ok=True)
         for name, edit in (present or {}).items():
             self.put_adapter(name, edit)
-        own = {"--lora_dir": self.adapters, "--lora_refresh_interval": "1", "--threads": "1", "--kv_cache_max_tokens": "16384",
-               "--max_cpu_loras": "8", "--adapter_text_memory": "128", "--drain_timeout": DRAIN_S,
+        own = {"--lora_dir": self.adapters, "--lora_refresh_interval": "1", "--lora_refresh": "sync", "--threads": "1",
+               "--kv_cache_max_tokens": "16384", "--max_cpu_loras": "8", "--adapter_text_memory": "128",
+               "--drain_timeout": DRAIN_S,
                "--intake_timeout": str(INTAKE_TIMEOUT_S * time_scale()), "--cache_dir": self.folder / "cache"}
         arguments = [setting.demo / "base", *flags]
         for name, value in own.items():

@@ -241,23 +241,28 @@ def removal(stage):
         server.remove_adapter(name)
 
 
-@scenario("adapter-removed-sync", flags=("--lora_refresh", "sync"), quick=True)
+@scenario("adapter-removed-sync", quick=True)
 def adapter_removed_sync(stage):
     """Removing a directory removes its adapter, used or not."""
     removal(stage)
 
 
-@scenario("adapter-removed")
+@scenario("adapter-removed", flags=("--lora_refresh", "add"))
 def adapter_removed(stage):
     """Without sync, a removed name gets the same status from the list of models and from requests."""
     server = stage.server
-    server.put_adapter("gone")
-    stage.check(server.wait_served("gone", 15), "the adapter is not served at first")
-    stage.check_answers(stage.attack(ask_removed, "gone"), {200})
-    server.remove_adapter("gone")
-    time.sleep(4)
-    answers = stage.attack(ask_removed, "gone") or []
-    stage.check_answers(answers, {200, 400, 404})
-    statuses = {answer.label: answer.status for answer in answers}
-    stage.check(all(statuses[label] == 404 for label in ("models", "completions", "chat")),
-                f"a removed name answers {statuses}")
+    for name, used in (("gone-used", True), ("gone-unused", False)):
+        server.put_adapter(name)
+        stage.check(server.wait_served(name, 15), f"{name} is not served at first")
+        if used:
+            stage.check_answers(stage.attack(ask_removed, name), {200})
+        server.remove_adapter(name)
+        time.sleep(4)
+        # The first request finds that the files of the unused one are missing, and ends the name.
+        stage.attack(ask_removed, name)
+        answers = stage.attack(ask_removed, name) or []
+        stage.check_answers(answers, {200, 400, 404})
+        expected = 200 if used else 404
+        statuses = {answer.label: answer.status for answer in answers}
+        stage.check(all(statuses[label] == expected for label in ("models", "completions", "chat")),
+                    f"a removed name answers {statuses}")

@@ -180,9 +180,9 @@ class Soak:
     def run(self):
         seconds = self.arguments.minutes * 60
         with ServerProcess(self.arguments.chorus, [
-                self.arguments.demo / "base", "--lora_dir", self.served, "--lora_refresh_interval", 1, "--cache_dir",
-                self.scratch / "cache", "--log_level", "warning", "--max_lora_rank", RANK, "--max_cpu_loras", 6,
-                "--max_gpu_loras", 6]) as server:
+                self.arguments.demo / "base", "--lora_dir", self.served, "--lora_refresh_interval", 1,
+                "--lora_refresh", "replace", "--cache_dir", self.scratch / "cache", "--log_level", "warning",
+                "--max_lora_rank", RANK, "--max_cpu_loras", 6, "--max_gpu_loras", 6]) as server:
             self.learn(server)
             threads = [threading.Thread(target=self.client, args=(server, i)) for i in range(CLIENTS)]
             for thread in threads:

@@ -34,6 +34,7 @@ CONTENTS = {
     "tokens-trained": {"rank": 4, "seed": 11, "modules": ["q_proj"], "trains_tokens": list(range(10, 200, 3))},
     "template": {"rank": 8, "seed": 10, "modules": ["k_proj", "v_proj"], "template": True},
 }
+UPLOADED = [label for label, spec in CONTENTS.items() if "demo" not in spec and not spec.get("template")]
 LARGE = ["german", "rank-16", "rank-32-wide", "sum"]  # few of them fit in the caches that are drawn
 LINEARS = {"q_proj": "self_attn", "k_proj": "self_attn", "v_proj": "self_attn", "o_proj": "self_attn",
            "gate_proj": "mlp", "up_proj": "mlp", "down_proj": "mlp"}

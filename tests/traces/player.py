@@ -2,7 +2,9 @@
 
 import collections
 import ctypes
+import http.client
 import itertools
+import json
 import shutil
 import threading
 import time
@@ -18,6 +20,15 @@ LAG_S = 6.0 * TIME_SCALE
 ANSWER_S = 180 * TIME_SCALE  # long, because the machine may be busy
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
+
+
+def form_of(directory):
+    """The two files of an adapter as the body of an upload, and its type."""
+    boundary, parts = "chorus-trace-5c1f", []
+    for part, file in (("config", "adapter_config.json"), ("weights", "adapter_model.safetensors")):
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{part}"; filename="{file}"\r\n\r\n'
+        parts += [head.encode(), (directory / file).read_bytes(), b"\r\n"]
+    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"
 
 
 def exchange(first, second):
@@ -47,8 +58,9 @@ class Player:
         for name, label in trace["start"].items():
             shutil.copytree(self.contents / label, self.served / name)
             self.history[name] = [(0.0, label)]
-        self.results = []
+        self.results, self.faults = [], []
         server = ServerProcess(self.chorus, [self.base, "--lora_dir", self.served, "--cache_dir", self.cache,
+                                             "--enable_admin", "--lora_upload_dir", folder / "uploads",
                                              *server_arguments(trace)])
         try:
             # The base model's fingerprint covers the engine's limits, which the trace's flags set.
@@ -61,6 +73,7 @@ class Player:
         faults = [] if alive else ["the server ended by itself"]
         if code != 0:
             faults.append(f"the server's exit status is {code}: {server.log[-2000:]}")
+        faults += self.faults
         faults += [fault for event, answer in self.results for fault in [self.judge(event, answer)] if fault]
         shutil.rmtree(folder, ignore_errors=True)
         self.counts["traces"] += 1
@@ -76,6 +89,8 @@ class Player:
                 thread = threading.Thread(target=self.ask, args=(server, event))
                 thread.start()
                 threads.append(thread)
+            elif event["do"] in ("upload", "rollback", "pin", "unpin"):
+                self.administer(server, event)
             else:
                 self.change(event)
         for thread in threads:
@@ -109,6 +124,35 @@ class Player:
             target.rename(new)
             shutil.rmtree(new)
             self.counts["removed"] += 1
+
+    def administer(self, server, event):
+        """Sends a request that changes an adapter or its pin."""
+        path, what = f"/v1/admin/adapters/{event['name']}", event["do"]
+        body, headers = None, {}
+        if what == "upload":
+            method = "PUT"
+            body, headers["content-type"] = form_of(self.contents / event["content"])
+        else:
+            method = "DELETE" if what == "unpin" else "POST"
+            path += "/rollback" if what == "rollback" else "/pin"
+        begin = time.monotonic()
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=ANSWER_S)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            status, answer = response.status, json.loads(response.read())
+        finally:
+            connection.close()
+        self.counts[f"{what} {status}"] += 1
+        # A pin may be too much for the cache or find no room in it; the other names may be absent.
+        allowed = {"upload": (200,), "rollback": (200, 404), "pin": (200, 400, 404, 429), "unpin": (200, 404)}[what]
+        if status not in allowed:
+            self.faults.append(f"{what} of {event['name']} at {event['at']}: status {status}: {answer}")
+        elif status == 200 and what in ("upload", "rollback"):
+            label = self.solo.labels.get("fp_" + answer["content_hash"][:12])
+            if what == "upload" and label != event["content"]:
+                self.faults.append(f"the upload of {event['content']} at {event['at']} is served as {label}")
+            self.history[event["name"]].append((begin, label))
 
     def ask(self, server, event):
         """Asks, again after a refusal that allows it."""

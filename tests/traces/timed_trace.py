@@ -11,6 +11,8 @@ A trace is a JSON object:
                 "count", "gap": so many of them, so many seconds apart. With "models" these take turns as the body's model.
         put     "name", "content": serves the content by this name, which may exist already
         remove  "name"
+        upload  "name", "content": the same by a request; the content has no text of its own, and put never has this name
+        rollback, pin, unpin  "name", which may be absent: requests to the server
 """
 
 import copy
@@ -18,10 +20,11 @@ import json
 import random
 import time
 
-from contents import CONTENTS, LARGE, MAX_RANK, composable
+from contents import CONTENTS, LARGE, MAX_RANK, UPLOADED, composable
 
 NAMES = ["ada", "bob", "cleo", "dan", "eve", "fay"]
 WORDS = ["two", "red", "dogs", "seven", "cats", "house", "and", "five", "the", "sum", "of", "nine", "blue", "birds", "a"]
+UPLOADED_NAMES = ["gil", "hal"]
 CLIENTS = [f"127.0.0.{i}" for i in range(1, 5)]
 SHRINK_TRIES = 2  # a failure may depend on timing, so a smaller trace counts as good only after so many plays
 
@@ -64,7 +67,7 @@ def draw_server(rng):
     flags = {"max_batch_size": rng.choice([2, 4, 8, 16, 64]), "kv_cache_max_tokens": rng.choice([1536, 2048, 4096, 32768]),
              "max_num_tokens": rng.choice([64, 256, 2048]), "max_cpu_loras": held,
              "max_gpu_loras": rng.randint(2, held), "kv_reuse_scope": rng.choice(["all", "adapter", "client"]),
-             "adapter_overload": rng.choice(["reject", "wait"]), "lora_refresh": rng.choice(["add", "sync"]),
+             "adapter_overload": rng.choice(["reject", "wait"]),
              "threads": rng.choice([1, 2])}
     return flags
 
@@ -128,6 +131,27 @@ def draw_model(rng, body, names, held):
         body["model"] = rng.choice(["base", *names, *names])
 
 
+def draw_administration(rng, names, bodies, end):
+    """Uploads, roll backs and pins, and requests for the uploaded names, in half of the traces. end: of the trace."""
+    if rng.random() < 0.5:
+        return []
+    events = []
+    for _ in range(rng.randint(4, 12)):
+        at = round(rng.uniform(0, end), 4)
+        name = rng.choice(UPLOADED_NAMES)
+        what = rng.choice(["upload", "upload", "upload", "rollback", "pin", "unpin"])
+        event = {"at": at, "do": what, "name": rng.choice([*UPLOADED_NAMES, *names]) if what in ("pin", "unpin") else name}
+        if what == "upload":
+            event["content"] = rng.choice(UPLOADED)
+        events.append(event)
+        for _ in range(rng.choice([0, 1, 4])):
+            body = copy.deepcopy(rng.choice(bodies))
+            body["model"] = name
+            events.append({"at": round(at + rng.choice([0, 0.01, 0.2]), 4), "do": "ask", "from": rng.choice(CLIENTS),
+                           "body": body})
+    return events
+
+
 def draw(seed):
     """The trace of a seed, which is any string. It takes a few seconds to play."""
     rng = random.Random(seed)
@@ -162,6 +186,8 @@ def draw(seed):
                 if rng.random() < 0.08:
                     event["leave_after"] = rng.choice([0.001, 0.01, 0.05, 0.2])
                 events.append(event)
+    events += draw_administration(random.Random(f"{seed} administration"), names, bodies, at)
+    events.sort(key=lambda event: event["at"])
     return {"why": f"drawn from seed {seed}", "server": draw_server(rng), "start": start, "settle": rng.random() < 0.3,
             "events": events}
 
@@ -192,5 +218,6 @@ def shrink(trace, fails, seconds):
 
 def server_arguments(trace):
     """The engine is the same for every trace: the flags that change it are fixed."""
-    flags = {"dtype": "float32", "max_lora_rank": MAX_RANK, "lora_refresh_interval": 1, "log_level": "warning"}
+    flags = {"dtype": "float32", "max_lora_rank": MAX_RANK, "lora_refresh_interval": 1, "lora_refresh": "sync",
+             "log_level": "warning"}
     return [str(part) for name, value in {**flags, **trace["server"]}.items() for part in ("--" + name, value)]

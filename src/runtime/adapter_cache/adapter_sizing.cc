@@ -161,6 +161,9 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const M
     const auto share = static_cast<double>(std::max<int64_t>(free_bytes, 0)) * *config.getDeviceCachePercent();
     capacity.device.bytes = std::min(static_cast<int64_t>(share), capacity.host.bytes);
   }
+  capacity.pinned = {
+      std::min(capacity.host.bytes / 2, std::max<int64_t>(capacity.host.bytes - largest.bytes, 0)),
+      std::min(capacity.host.elements / 2, std::max<int64_t>(capacity.host.elements - largest.elements, 0))};
   if (build.lora_plugin) {
     checkHoldsOne(capacity.host, largest, "host");
     checkHoldsOne(capacity.device, largest, "device");

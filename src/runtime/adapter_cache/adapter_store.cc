@@ -158,13 +158,45 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
       if (!may_load_) --claims_left_;
       continue;
     }
-    if (reject_when_full_) throw Error(ErrorCode::kBusy, fullMessage(lease->members.front().key.task_id));
+    if (reject_when_full_ || needsPinnedRoom())
+      throw Error(ErrorCode::kBusy, fullMessage(lease->members.front().key.task_id));
     // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterLease* other : leases) other->no_room = true;
     may_load_ = false;
     claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
     return;
   }
+}
+
+AdapterSize AdapterStore::sizeOf(const AdapterLease& lease) const {
+  AdapterSize total;
+  for (const AdapterMember& member : lease.members) total += sizeOf(member);
+  return total;
+}
+
+bool AdapterStore::sizeIsKnown(const AdapterLease& lease) const {
+  return std::ranges::all_of(lease.members, [](const AdapterMember& member) {
+    return member.parts != nullptr || member.source->sizeIsExact();
+  });
+}
+
+void AdapterStore::setPinned(AdapterKey key, bool pinned) {
+  if (pinned) {
+    pinned_.insert(key);
+  } else {
+    pinned_.erase(key);
+  }
+}
+
+bool AdapterStore::needsPinnedRoom() const {
+  const AdapterLevel& host = cache_.host();
+  AdapterSize total;
+  for (const AdapterWant& want : wants_) total += host.contains(want.key) ? host.sizeOf(want.key) : want.size;
+  for (const AdapterKey key : pinned_) {
+    const bool wanted = std::ranges::any_of(wants_, [&](const AdapterWant& want) { return want.key == key; });
+    if (!wanted) total += host.sizeOf(key);
+  }
+  return !total.within(host.capacity());
 }
 
 bool AdapterStore::claimNow(AdapterLease& lease) {

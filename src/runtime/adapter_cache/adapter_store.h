@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,8 @@ namespace chorus {
 
 struct AdapterCapacity {
   AdapterSize host, device;
+  // Limit on the pinned adapters of the host level: half of it, and so much that the largest adapter fits beside them.
+  AdapterSize pinned = {};
   bool reject_when_full = false;  // what claim() does without room on the host level
 };
 
@@ -66,6 +69,13 @@ class AdapterStore {
   std::optional<AdapterLoad> takeLoaded();
   void give(const AdapterLoad& load, AdapterLease& lease);
 
+  // Total size of a lease's adapters. Upper bounds count for those whose true size is not known yet.
+  AdapterSize sizeOf(const AdapterLease& lease) const;
+  bool sizeIsKnown(const AdapterLease& lease) const;
+  // Whether the key's claim is one that lasts (adapter_holds.h). claim() throws Error(kBusy) for a request that could
+  // only find room if such claims ended. Absent keys are ignored.
+  void setPinned(AdapterKey key, bool pinned);
+
   // Puts a ready lease's adapters on the device until leave(). The scheduler plans so that those of all running
   // requests fit.
   void ensure(AdapterLease& lease);
@@ -106,6 +116,8 @@ class AdapterStore {
   // Returns false if there is no room. Throws as claim() does.
   bool claimNow(AdapterLease& lease);
   bool wasAdded(AdapterKey key) const;  // by the claim in progress
+  // Whether the adapters of the claim in progress do not fit beside the pinned ones.
+  bool needsPinnedRoom() const;
   void giveMember(AdapterMember& member);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterLease& lease);
@@ -121,6 +133,7 @@ class AdapterStore {
   std::unordered_map<uint64_t, Task> tasks_;
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level
   std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;
+  std::set<AdapterKey> pinned_;
   uint64_t numbers_ = 0;
   bool may_load_ = true;
   int32_t claims_left_ = 0;  // for requests behind one that found no room

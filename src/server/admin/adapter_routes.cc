@@ -2,29 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/log.h"
+#include "server/admin/lifecycle_routes.h"
 #include "server/errors.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
 
 namespace chorus::server {
 namespace {
-
-AdapterDirectory& adaptersOf(const ApiContext& context) {
-  if (context.adapters == nullptr) {
-    throw ApiError::forbidden(
-        "This server does not load, unload or list adapters by request; the operator can allow it with "
-        "--enable_admin.",
-        std::nullopt, "admin_not_enabled");
-  }
-  return *context.adapters;
-}
 
 OrderedJson takeBody(HttpRequest& request, WorkMeter& meter) {
   OrderedJson body = parseRequestJson(request.body, meter, request.memory);
@@ -76,21 +66,6 @@ void respondJson(const std::shared_ptr<HttpExchange>& exchange, const OrderedJso
 }
 
 bool reads(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
-
-std::string_view placeName(executor::AdapterState::Place place) {
-  using Place = executor::AdapterState::Place;
-  switch (place) {
-    case Place::kLOADING:
-      return "loading";
-    case Place::kHOST:
-      return "host";
-    case Place::kDEVICE:
-      return "device";
-    case Place::kDISK:
-      break;
-  }
-  return "disk";
-}
 
 }  // namespace
 
@@ -144,17 +119,18 @@ void handleAdapters(const ApiContext& context, HttpRequest& request, const std::
   const std::string name = fields.string("name").value_or("");
   const std::string source = fields.string("src").value_or("");
   if (name.empty() || source.empty()) throw ApiError::invalid("Both 'name' and 'src' must be provided.");
-  if (fields.boolean("pin").value_or(false)) {
-    fields.refuse("pin", "must be false: adapters are kept by how recently they were used");
-  }
-  fields.boolean("preload");  // the first request for the adapter loads its weights
+  const bool pin = fields.boolean("pin").value_or(false);
+  const bool preload = fields.boolean("preload").value_or(false);
   const auto loaded = load(adapters, name, source, "src", false);
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw ApiError::invalid(fmt::format("The adapter '{}' is registered already.", name), "name",
                             "adapter_already_loaded");
   }
   logLoaded(loaded, name);
-  respondJson(exchange, OrderedJson{{"status", fmt::format("Adapter {} registered", name)}});
+  const OrderedJson registered{{"status", fmt::format("Adapter {} registered", name)}};
+  const auto model = context.models.find(name);
+  if (model == nullptr || !(pin || preload)) return respondJson(exchange, registered);
+  loadThenAnswer(context, request, exchange, *model, pin, {.body = toText(registered)});
 }
 
 void handleAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
@@ -164,27 +140,6 @@ void handleAdapter(const ApiContext& context, HttpRequest& request, const std::s
   if (!adapters.unload(name)) throw ApiError::modelNotFound(name);
   log::info("adapter unloaded by request: {}", name);
   respondJson(exchange, OrderedJson{{"status", fmt::format("Adapter {} unregistered", name)}});
-}
-
-void handleAdapterStates(const ApiContext& context, HttpRequest&, const std::shared_ptr<HttpExchange>& exchange,
-                         WorkMeter&) {
-  adaptersOf(context);
-  std::map<executor::IdType, executor::AdapterState> states;
-  for (executor::AdapterState& state : context.engine.adapterStates()) states[state.taskId] = std::move(state);
-  OrderedJson data = OrderedJson::array();
-  for (const auto& model : context.models.list()) {
-    if (!model->adapter_id) continue;
-    const executor::AdapterState& state = states[*model->adapter_id];
-    OrderedJson json = OrderedJson::object();
-    json["name"] = model->name;
-    json["created"] = model->created;
-    json["state"] = placeName(state.place);
-    json["users"] = state.users;
-    json["bytes"] = state.bytes;
-    json["content_hash"] = state.contentHash.empty() ? OrderedJson() : OrderedJson(state.contentHash);
-    data.push_back(std::move(json));
-  }
-  respondJson(exchange, OrderedJson{{"object", "list"}, {"data", std::move(data)}});
 }
 
 }  // namespace chorus::server

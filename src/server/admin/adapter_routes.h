@@ -1,5 +1,5 @@
-// Routes that list, load and unload adapters while the server runs (--enable_admin): vLLM's, Amazon SageMaker's, and a
-// list of where each adapter is. All of them change the same AdapterDirectory.
+// Routes of other servers that list, load and unload adapters while the server runs (--enable_admin): vLLM's and Amazon
+// SageMaker's. lifecycle_routes.h has Chorus's own. All of them change the same AdapterDirectory.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,11 @@ void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::
                     WorkMeter& meter);
 void handleUnloadLora(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                       WorkMeter& meter);
-// GET and POST /adapters, and DELETE /adapters/{name}, as SageMaker's containers for large models have them.
+// GET and POST /adapters, and DELETE /adapters/{name}, as SageMaker's containers for large models have them. With
+// "preload" or "pin", POST answers when the adapter is loaded.
 void handleAdapters(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter);
 void handleAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                    WorkMeter& meter);
-// GET /v1/admin/adapters: every served adapter, where its weights are, their size, users and content hash. Waits for
-// the present step.
-void handleAdapterStates(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
-                         WorkMeter& meter);
 
 }  // namespace chorus::server

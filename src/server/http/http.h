@@ -89,6 +89,8 @@ struct HttpServerOptions {
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_target_bytes = size_t{8} << 10;
   size_t max_body_bytes = size_t{8} << 20;
+  // The limit for the body of one request instead, by its head; called on an I/O thread, must be quick; may be null.
+  std::function<size_t(const HttpRequest& head)> body_limit;
   size_t max_connections = 1024;
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
   size_t reserved_connections = 32;         // beyond max_connections, only for paths that begin with reserved_prefix

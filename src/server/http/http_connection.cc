@@ -265,7 +265,9 @@ bool HttpConnection::parseHead() {
 // Fills in request_ and makes the checks that do not need the body. Returns false if the request was rejected.
 bool HttpConnection::acceptHead(std::string_view head, const BodyFraming& framing) {
   if (!readFields(head) || !checkAccess()) return false;
-  if (!framing.chunked && framing.length > context_.options.max_body_bytes) {
+  const HttpServerOptions& options = context_.options;
+  max_body_bytes_ = options.body_limit ? options.body_limit(request_) : options.max_body_bytes;
+  if (!framing.chunked && framing.length > max_body_bytes_) {
     reject(413, "The request's body is too large.");
     return false;
   }
@@ -331,12 +333,12 @@ bool HttpConnection::checkAccess() {
 bool HttpConnection::growBody(std::string_view data) {
   std::string& body = request_.body;
   const size_t needed = body.size() + data.size();
-  if (needed > context_.options.max_body_bytes) {
+  if (needed > max_body_bytes_) {
     reject(413, "The request's body is too large.");
     return false;
   }
   if (needed > body.capacity()) {
-    const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : context_.options.max_body_bytes;
+    const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : max_body_bytes_;
     const size_t capacity = std::max(needed, std::min(2 * body.capacity(), most));
     const MemoryAnswer answer = request_.memory.resize(capacity);
     if (answer != MemoryAnswer::kGranted) {

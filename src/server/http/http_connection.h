@@ -154,6 +154,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<HeadScanner> scanner_;
   std::optional<BodyDecoder> decoder_;  // set once the head is complete
   uint64_t declared_length_ = 0;
+  size_t max_body_bytes_ = 0;  // limit for the present request
   HttpRequest request_;
   bool old_version_ = false;  // HTTP/1.0
   HttpHeaders cors_headers_;

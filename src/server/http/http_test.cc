@@ -1,4 +1,6 @@
 // HTTP as clients see it: framing, streams, disconnects and the end of the server.
+#include <fmt/format.h>
+
 #include <condition_variable>
 #include <stdexcept>
 
@@ -71,6 +73,26 @@ TEST_F(HttpTest, RefusalsHaveTheFormOfTheirApi) {
     EXPECT_EQ(response.find(R"({"type":"error","error":{"type":"request_too_large","message":)") != std::string::npos,
               readable);
     EXPECT_EQ(response.find(R"("request_id":"mine"})") != std::string::npos, readable);
+  }
+}
+
+TEST_F(HttpTest, TheHeadOfARequestDecidesHowLargeItsBodyMayBe) {
+  start({.max_body_bytes = 10,
+         .body_limit = [](const HttpRequest& head) -> size_t { return head.header("x-large") == "yes" ? 100 : 10; }});
+  const auto statusOf = [&](const std::string& header, size_t bytes, bool chunked) {
+    SocketClient client(server->port());
+    const std::string body(bytes, 'b');
+    client.send(
+        "POST /e HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header +
+        (chunked ? "Transfer-Encoding: chunked\r\n\r\n" + fmt::format("{:x}", bytes) + "\r\n" + body + "\r\n0\r\n\r\n"
+                 : "Content-Length: " + std::to_string(bytes) + "\r\n\r\n" + body));
+    return client.response().substr(9, 3);
+  };
+  for (const bool chunked : {false, true}) {
+    EXPECT_EQ(statusOf("", 10, chunked), "200");
+    EXPECT_EQ(statusOf("", 11, chunked), "413");
+    EXPECT_EQ(statusOf("X-Large: yes\r\n", 100, chunked), "200");
+    EXPECT_EQ(statusOf("X-Large: yes\r\n", 101, chunked), "413");
   }
 }
 

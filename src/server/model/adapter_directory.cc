@@ -38,14 +38,6 @@ struct AdapterDirectory::Registration {
   std::shared_ptr<const TextCodec> text;  // the text of the registered content; guarded by the adapter's mutex
 };
 
-// State of the files that an adapter may be read from. While it is the same, another attempt to register them would end
-// the same way.
-struct AdapterDirectory::State {
-  std::string digest;
-  int64_t newest_change_ns = 0;
-  std::optional<Error> refusal;  // set if it cannot be served, whatever the files contain
-};
-
 // Limits the log to kMost warnings when many subdirectories cannot be served.
 class AdapterDirectory::Warnings {
  public:
@@ -69,6 +61,9 @@ AdapterDirectory::AdapterDirectory(const std::vector<AdapterPlace>& places, Mode
       engine_(engine),
       load_text_(std::move(loadText)),
       options_(options) {
+  if (!options.upload_directory.empty()) {
+    spool_ = std::make_unique<UploadSpool>(options.upload_directory, options.upload_bytes);
+  }
   roots_.warnOfNames();
 }
 
@@ -146,21 +141,23 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
                        .adapter_id = adapter.id,
                        .fingerprint = "fp_" + identity.substr(0, 12),
                        .created = adapter.created,
-                       .text = adapter.text});
+                       .text = adapter.text,
+                       .id_holds = {adapter.id_hold}});
   adapter.listed = true;
 }
 
-void AdapterDirectory::end(const std::string& name, Adapter& adapter, bool forget) {
+void AdapterDirectory::end(const std::string& name, Adapter& adapter) {
   catalog_.removeAdapter(name);
   adapter.listed = false;
-  // Its weights stay only if it uses the base model's text. A text of its own would take memory that all adapters
-  // share.
-  if (!forget && adapter.text == catalog_.base().text) return;
   engine_.unregisterAdapter(adapter.id);
   adapter.state.clear();
   adapter.content_hash.clear();
   adapter.registration.reset();
   adapter.text.reset();
+  Versions ended;  // destroyed without the lock, because it may remove uploads
+  const std::lock_guard lock(mutex_);
+  std::swap(ended, versions_[name]);
+  versions_.erase(name);
 }
 
 void AdapterDirectory::addText(const std::string& name, Adapter& adapter) {
@@ -175,13 +172,16 @@ bool AdapterDirectory::endWithoutText(const std::string& name, Adapter& adapter,
   const bool is_final = code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument ||
                         code == ErrorCode::kUnsupported || code == ErrorCode::kExhausted;
   if (!is_final && ++adapter.text_failures < kTries) return false;
-  end(name, adapter, true);
+  end(name, adapter);
   return true;
 }
 
-bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter, bool defer_text) {
+bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter, const Taking& how) {
   const auto directory = roots_.open(name);
   const State state = stateOf(*directory);
+  if (!how.expected_state.empty() && state.digest != how.expected_state) {
+    fail(ErrorCode::kConflict, "the files of this content have changed");
+  }
   if (state.refusal) throw Error(*state.refusal);
   if (name == catalog_.base().name) {
     fail(ErrorCode::kInvalidArgument,
@@ -189,7 +189,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
          directory->path().string());
   }
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
-  const auto text = defer_text && hasTokenizerFiles(*directory) ? nullptr : load_text_(*directory, meter);
+  const auto text = how.defer_text && hasTokenizerFiles(*directory) ? nullptr : load_text_(*directory, meter);
   // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
@@ -207,7 +207,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
   // If it was loaded before, its content is read now and compared by hash. Otherwise nothing of it is cached, and its
   // first load reads it.
-  files.deferContent = adapter->content_hash.empty();
+  files.deferContent = adapter->content_hash.empty() && !how.read_values;
   files.onRefused = [this, name, adapter, registration](const std::string& reason) {
     refusedAtLoad(name, adapter, registration, reason);
   };
@@ -227,9 +227,13 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   } catch (const Unchanged&) {
     changed = false;
   }
-  if (!same_text && known) {
+  if (!same_text) {
     const std::lock_guard lock(mutex_);
-    replaced_.push_back(adapter->id);
+    if (known) {
+      replaced_.push_back({adapter->id, adapter->id_hold});
+      engine_.moveAdapterPin(adapter->id, id);
+    }
+    adapter->id_hold = std::make_shared<int>();
   }
   adapter->state = state.digest;
   adapter->content_hash = std::move(content_hash);
@@ -253,8 +257,9 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
         adapter->refused.clear();
         return true;
       }
+      if (options_.refresh != AdapterRefresh::kSync) return true;
       if (!std::exchange(adapter->missing, true)) return false;
-      end(name, *adapter, options_.sync);
+      end(name, *adapter);
       roots_.unload(name);
       adapter->refused.clear();
       found.removed.push_back(name);
@@ -274,6 +279,8 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
       addText(name, *adapter);
       return true;
     }
+    // Content that changed before its text was read is taken in every mode: nobody has seen the old one.
+    if (listed && !without_text && options_.refresh == AdapterRefresh::kAdd) return true;
     if (adapter->refused == state.digest) return true;
     // An adapter without a text is taken at once, so that nobody can delay it by changing its files again and again.
     if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return false;
@@ -282,7 +289,7 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
       fail(ErrorCode::kInvalidArgument, "{}: this directory name cannot be a model name; rename the directory",
            roots_.pathOf(name).string());
     }
-    const bool changed = take(name, adapter, defer_texts && !listed);
+    const bool changed = take(name, adapter, {.defer_text = defer_texts && !listed});
     if (!listed) {
       found.added.push_back(name);
     } else if (changed) {
@@ -303,7 +310,7 @@ void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_
                                      const std::shared_ptr<Registration>& registration, const std::string& hash) {
   const std::lock_guard lock(adapter->mutex);
   if (adapter->state != stateOf(*roots_.open(name)).digest) {
-    take(name, adapter);
+    take(name, adapter, {});
   } else if (adapter->registration == registration && adapter->content_hash.empty()) {
     adapter->content_hash = hash;
     if (adapter->listed) put(name, *adapter);
@@ -318,7 +325,7 @@ void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_
   if (!adapter->listed || adapter->registration != registration) return;
   log::warn("adapter left out: {}", reason);
   std::string state = adapter->state;
-  end(name, *adapter, true);
+  end(name, *adapter);
   adapter->refused = std::move(state);
 }
 
@@ -326,63 +333,17 @@ void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr
   const std::lock_guard lock(adapter->mutex);
   if (!adapter->listed || !isGone(name, true)) return;
   log::info("adapter removed, its files are missing: {}", name);
-  end(name, *adapter, true);
+  end(name, *adapter);
   roots_.unload(name);
-}
-
-AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace) {
-  if (!isServableName(name)) {
-    fail(ErrorCode::kInvalidArgument,
-         "this name cannot be a model name; use 1 to 255 bytes without slashes, control characters and a leading dot");
-  }
-  if (name == catalog_.base().name) fail(ErrorCode::kInvalidArgument, "the base model has this name");
-  AdapterRoots::Location location = roots_.locate(path);
-  if (!holdsAdapter(*adapterDirectoryWithin(location.directory->openDirectory(location.beneath, options_.links)))) {
-    fail(ErrorCode::kNotFound, "the directory has no adapter");
-  }
-  forgetEnded();
-  const auto [adapter, lock] = lockAdapter(name);
-  const bool listed = adapter->listed;
-  if (listed && !replace) return Loaded::kExists;
-  retireReplaced();
-  const AdapterRoots::Location before = roots_.load(name, std::move(location));
-  try {
-    const bool changed = take(name, adapter);
-    adapter->missing = adapter->withheld = false;
-    adapter->refused.clear();
-    if (!listed) return Loaded::kAdded;
-    return changed ? Loaded::kReplaced : Loaded::kUnchanged;
-  } catch (...) {
-    if (before.directory != nullptr) {
-      roots_.load(name, before);
-    } else {
-      roots_.unload(name);
-    }
-    throw;
-  }
-}
-
-bool AdapterDirectory::unload(const std::string& name) {
-  std::shared_ptr<Adapter> adapter;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = adapters_.find(name);
-    if (found == adapters_.end()) return false;
-    adapter = found->second;
-  }
-  const std::lock_guard lock(adapter->mutex);
-  if (!adapter->listed) return false;
-  end(name, *adapter, true);
-  roots_.unload(name);
-  adapter->withheld = !isGone(name, false);
-  adapter->refused.clear();
-  return true;
 }
 
 void AdapterDirectory::retireReplaced() {
   const std::lock_guard lock(mutex_);
-  for (const executor::IdType id : replaced_) engine_.unregisterAdapter(id);
-  replaced_.clear();
+  std::erase_if(replaced_, [&](const ReplacedId& replaced) {
+    if (!replaced.hold.expired()) return false;
+    engine_.unregisterAdapter(replaced.id);
+    return true;
+  });
 }
 
 std::vector<std::string> AdapterDirectory::namesToLookAt() {
@@ -414,15 +375,11 @@ std::vector<std::string> AdapterDirectory::namesToLookAt() {
 
 void AdapterDirectory::forgetEnded() {
   const std::lock_guard lock(mutex_);
-  size_t dormant = 0;
-  std::erase_if(adapters_, [&](const auto& entry) {
+  std::erase_if(adapters_, [](const auto& entry) {
     Adapter& adapter = *entry.second;
     // An adapter that a loader is reading is left to a later scan.
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
-    if (!reading || adapter.listed || adapter.withheld || !adapter.refused.empty()) return false;
-    if (!adapter.state.empty() && ++dormant <= kMaxDormant) return false;
-    if (!adapter.state.empty()) engine_.unregisterAdapter(adapter.id);
-    return true;
+    return reading && !adapter.listed && !adapter.withheld && adapter.refused.empty();
   });
 }
 

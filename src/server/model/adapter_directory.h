@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/directory.h"
@@ -18,18 +20,26 @@
 #include "server/model/adapter_roots.h"
 #include "server/model/engine_client.h"
 #include "server/model/model_catalog.h"
+#include "server/model/upload_spool.h"
 
 namespace chorus::server {
+
+// What a scan does besides adding new adapters.
+enum class AdapterRefresh {
+  kAdd,      // nothing: an adapter keeps its content and its name, as far as memory goes; see AdapterDirectory::scan
+  kReplace,  // it replaces adapters whose content has changed
+  kSync      // it replaces them, and removes adapters whose directory is missing
+};
 
 struct AdapterDirectoryOptions {
   // kInside: a subdirectory must not be a link, and links in it must stay in it. kFollow: links may lead anywhere.
   Links links = Links::kInside;
-  // What a scan does when an adapter's directory is missing. Either way the name is no longer served. True: its weights
-  // are dropped too. False: they stay in the cache until they are evicted, so that a directory that reappears with the
-  // same files is served without loading.
-  bool sync = false;
+  AdapterRefresh refresh = AdapterRefresh::kAdd;
   // Directories beneath which load() finds adapters, besides the places.
   std::vector<std::string> allowed_roots = {};
+  // For upload(): see UploadSpool. Empty: uploads are refused.
+  std::filesystem::path upload_directory = {};
+  uint64_t upload_bytes = 0;
 };
 
 struct AdapterScanOptions {
@@ -53,21 +63,21 @@ class AdapterDirectory {
   // A scan looks at no more than kMaxAdapters subdirectories, and refuses a subdirectory of more than kMaxFiles files.
   static constexpr size_t kMaxAdapters = size_t{1} << 16;
   static constexpr size_t kMaxFiles = 1024;
-  // Limit on removed adapters whose weights stay in the cache (AdapterDirectoryOptions::sync).
-  static constexpr size_t kMaxDormant = 1024;
 
   struct Found {
     std::vector<std::string> added, replaced, removed;
   };
   // Registers and removes adapters so that the catalog matches the directories. One caller at a time.
-  // - A new adapter is registered. A known one is registered again when its content has changed and its files have been
-  //   left alone for a second; its new tokenizer and templates apply to later requests.
+  // - A new adapter is registered.
+  // - With kReplace and kSync a known one is registered again when its content has changed and its files have been left
+  //   alone for a second; its new tokenizer and templates apply to later requests. With kAdd new content is taken only
+  //   by a load, because the old content cannot be read any more once it was evicted.
   // - For an adapter that was never loaded, only its configuration and the header of its weights are read. Its first
   //   load checks the values; if they cannot be served, it removes the adapter and logs one line.
   // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
   //   tries it again once something in it has changed.
-  // - An adapter whose directory is missing twice, 0.6 s apart, is removed (AdapterDirectoryOptions::sync). One whose
-  //   files a load finds missing is removed at once.
+  // - With kSync an adapter whose directory is missing twice, 0.6 s apart, is removed. In every mode one whose files a
+  //   load finds missing is removed at once.
   Found scan(const AdapterScanOptions& how = {});
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
@@ -85,6 +95,39 @@ class AdapterDirectory {
   // scan. Throws Error, and then serves what it served before: kInvalidArgument for a name or path that is not allowed,
   // kNotFound if there is no such directory, and the Errors of reading the adapter.
   Loaded load(const std::string& name, const std::string& path, bool replace);
+
+  // Limit on the earlier contents of a name that rollBack() can serve again.
+  static constexpr size_t kMaxEarlier = 4;
+  struct Served {
+    Loaded how = Loaded::kAdded;
+    std::string content_hash;
+  };
+  // Like load() with `replace`, but all values are read and checked now.
+  Served serve(const std::string& name, const std::string& path);
+  // Serves an adapter that a client sent: the text of adapter_config.json and the bytes of a safetensors file. Throws
+  // Error like serve(), kUnsupported without AdapterDirectoryOptions::upload_directory, and kExhausted if the uploads
+  // that are served leave no room for it. Uploads that are earlier contents make room, the oldest first.
+  Served upload(const std::string& name, std::string_view config, std::string_view weights);
+  bool takesUploads() const { return spool_ != nullptr; }
+  // Checks an adapter as serve() and upload() would, without serving it. Throws their Errors for a path that is not
+  // allowed or an upload that cannot be stored.
+  executor::AdapterReport inspect(const std::string& path);
+  executor::AdapterReport inspectUpload(std::string_view config, std::string_view weights);
+  // Serves an earlier content of the name again: that of the hash, or the latest if the hash is empty. The present
+  // content becomes an earlier one. An earlier content is kept as long as its files are unchanged: those of uploads
+  // are, those of other directories as long as nobody changes them. Throws Error: kNotFound if the name is not served
+  // or has no such earlier content, kConflict if its files have changed, and then it is forgotten.
+  Served rollBack(const std::string& name, const std::string& content_hash);
+  struct Earlier {
+    std::string content_hash;  // empty if it was never loaded
+    int64_t created = 0;       // when it began to be served, in seconds since 1970
+  };
+  struct History {
+    bool uploaded = false;         // the present content
+    std::vector<Earlier> earlier;  // the latest first
+  };
+  History historyOf(const std::string& name) const;
+
   // Stops serving the name, and drops its weights once no request uses them. An adapter of the places stays away until
   // load() serves its name again or its directory is removed. Returns false if the name is not served.
   bool unload(const std::string& name);
@@ -100,18 +143,41 @@ class AdapterDirectory {
     std::shared_ptr<const TextCodec> text;       // null: not read yet
     int text_failures = 0;                       // how often reading it failed with an error that may pass
     executor::IdType id = 0;
+    std::shared_ptr<const void> id_hold;  // ServedModel::id_holds
     int64_t created = 0;
     bool listed = false;    // it is in the catalog
     bool missing = false;   // the last look() found no directory
     std::string refused;    // digest of the files when they were refused
     bool withheld = false;  // unload() ended it although the places have it
   };
-  struct State;
+  // State of the files that an adapter may be read from. While it is the same, another attempt to register them would
+  // end the same way.
+  struct State {
+    std::string digest;
+    int64_t newest_change_ns = 0;
+    std::optional<Error> refusal;  // set if it cannot be served, whatever the files contain
+  };
   class Warnings;
+  struct Taking {
+    bool defer_text = false;     // see AdapterScanOptions
+    bool read_values = false;    // read and check all values now, even if nothing of the adapter is cached
+    std::string expected_state;  // if not empty: throw Error(kConflict) if the files have another state
+  };
+  // A content that was served before.
+  struct Version {
+    AdapterRoots::Location location;
+    std::string state, content_hash;  // of Adapter
+    int64_t created = 0;
+    uint64_t number = 0;  // in the order in which contents were replaced
+  };
+  struct Versions {
+    bool uploaded = false;
+    std::vector<Version> earlier;  // the oldest first
+  };
 
   // Names that are served, followed by all others that are known or in the directories.
   std::vector<std::string> namesToLookAt();
-  // Erases names that are neither served nor refused, except up to kMaxDormant whose weights stay in the cache.
+  // Erases names that are neither served nor refused.
   void forgetEnded();
   struct LockedAdapter {
     std::shared_ptr<Adapter> adapter;
@@ -122,16 +188,28 @@ class AdapterDirectory {
   State stateOf(const Directory& directory) const;
   bool isGone(const std::string& name, bool with_files) const;
   // The caller of take(), put() and end() holds the adapter's mutex.
-  // take() serves the subdirectory's present content. Returns false if that is served already. defer_text: see
-  // AdapterScanOptions.
-  bool take(const std::string& name, const std::shared_ptr<Adapter>& adapter, bool defer_text = false);
+  // take() serves the subdirectory's present content. Returns false if that is served already.
+  bool take(const std::string& name, const std::shared_ptr<Adapter>& adapter, const Taking& how);
+  // Serves the location under the name, or, if that fails, what was served before. A content that is replaced becomes
+  // an earlier one. The caller holds the adapter's mutex.
+  Loaded replace(const std::string& name, const std::shared_ptr<Adapter>& adapter, AdapterRoots::Location location,
+                 const Taking& how);
+  void checkName(const std::string& name) const;
+  executor::AdapterReport inspect(const AdapterRoots::Location& location);
+  // Stores an upload, and forgets earlier contents if there is no room for it.
+  AdapterRoots::Location store(std::string_view config, std::string_view weights);
+  AdapterRoots::Location locate(const std::string& path) const;
+  void keepEarlier(const std::string& name, Version version);
+  // Forgets the oldest earlier content that is an upload. Returns false if there is none.
+  bool forgetEarlierUpload();
   // Gives a served adapter, whose files have not changed, its text. Later changes are noticed by its first load.
   void addText(const std::string& name, Adapter& adapter);
   // Ends an adapter whose text could not be read. Returns false if the error may pass: it stays and is tried again.
   bool endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code);
   void put(const std::string& name, Adapter& adapter);
-  void end(const std::string& name, Adapter& adapter, bool forget);
-  // Unregisters replaced_. Requests that were prepared before the replacement have reached the engine by now.
+  // Stops serving an adapter, and drops its weights once no request uses them.
+  void end(const std::string& name, Adapter& adapter);
+  // Unregisters the ids of replaced_ that no request holds any more.
   void retireReplaced();
 
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
@@ -152,10 +230,17 @@ class AdapterDirectory {
   EngineClient& engine_;
   LoadText load_text_;
   AdapterDirectoryOptions options_;
-  std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
+  mutable std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
   executor::IdType next_task_id_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;
-  std::vector<executor::IdType> replaced_;  // old ids, which earlier requests may use until the next scan
+  struct ReplacedId {
+    executor::IdType id;
+    std::weak_ptr<const void> hold;  // expired: no request that was prepared with the id is left
+  };
+  std::vector<ReplacedId> replaced_;
+  std::map<std::string, Versions> versions_;
+  uint64_t versions_made_ = 0;
+  std::unique_ptr<UploadSpool> spool_;  // set by the constructor only
 };
 
 }  // namespace chorus::server

@@ -144,7 +144,6 @@ AdapterRoots::AdapterRoots(const std::vector<AdapterPlace>& places, Links links,
     roots_.push_back(std::move(root));
   }
   for (const std::string& path : allowed) allow(path);
-  if (roots_.empty() && allowed_.empty()) fail(ErrorCode::kInvalidArgument, "--lora_dir names no directory");
 }
 
 void AdapterRoots::allow(const std::string& path) {
@@ -185,7 +184,7 @@ AdapterRoots::Location AdapterRoots::locate(const std::string& path) const {
     is_beneath = true;
     try {
       allowed.directory->openDirectory(beneath, links_);
-      return {allowed.directory, std::move(beneath)};
+      return {allowed.directory, std::move(beneath), nullptr};
     } catch (const Error& e) {
       if (e.code() != ErrorCode::kNotFound) refuse("must not lead through links");
     }
@@ -201,18 +200,22 @@ std::shared_ptr<const AdapterRoots::Root> AdapterRoots::loaded(const std::string
 }
 
 AdapterRoots::Location AdapterRoots::load(const std::string& name, Location location) {
-  Root root;
-  root.directory = std::move(location.directory);
-  root.flag = "--lora_allowed_roots";
-  root.name = name;
-  root.beneath = std::move(location.beneath);
-  const auto made = std::make_shared<const Root>(std::move(root));
+  std::shared_ptr<const Root> made;
+  if (location.directory != nullptr) {
+    Root root;
+    root.directory = std::move(location.directory);
+    root.flag = "--lora_allowed_roots";
+    root.name = name;
+    root.beneath = std::move(location.beneath);
+    root.keep = std::move(location.keep);
+    made = std::make_shared<const Root>(std::move(root));
+  }
   const std::lock_guard lock(mutex_);
   auto& entry = loaded_[name];
-  Location before;
-  if (entry != nullptr) before = {entry->directory, entry->beneath};
-  entry = made;
-  return before;
+  std::swap(entry, made);
+  if (entry == nullptr) loaded_.erase(name);
+  if (made == nullptr) return {};
+  return {made->directory, made->beneath, made->keep};
 }
 
 void AdapterRoots::unload(const std::string& name) {

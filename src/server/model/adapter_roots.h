@@ -59,17 +59,18 @@ class AdapterRoots {
   // Returns a function that opens what `name` means now, even if another directory is loaded under the name later.
   OpenDirectory opener(const std::string& name) const;
 
-  // A directory beneath an allowed one.
+  // A directory beneath an allowed one, or the directory of an upload.
   struct Location {
-    std::shared_ptr<const Directory> directory;  // the allowed directory, held open
+    std::shared_ptr<const Directory> directory;  // the directory above, held open; null: what the places have
     std::string beneath;                         // path from there
+    std::shared_ptr<const void> keep = {};       // an upload's directory stays while this is held; null otherwise
   };
   // Finds the directory that a client names: a path beneath an allowed directory, or one relative to an allowed
   // directory. Links are not followed unless `links` is kFollow. Throws Error: kInvalidArgument for a path that is no
   // such path or leads elsewhere, kNotFound if there is no such directory.
   Location locate(const std::string& path) const;
-  // Makes the location the adapter `name`. It hides the places' adapter of that name. Returns what it replaces: the
-  // location that was loaded under the name; without a directory if there was none.
+  // Makes the location the adapter `name`. It hides the places' adapter of that name; a location without a directory
+  // shows that one again. Returns the location that it replaces.
   Location load(const std::string& name, Location location);
   // Undoes load(). Names that were not loaded are ignored.
   void unload(const std::string& name);
@@ -82,10 +83,11 @@ class AdapterRoots {
   struct Root {
     // Held open, so that nobody can replace the directory by renaming what is around it.
     std::shared_ptr<const Directory> directory;
-    std::string flag;     // AdapterPlace::flag
-    std::string name;     // of a place that is one adapter; empty: all subdirectories are
-    std::string beneath;  // path from `directory` to the adapter or directory of adapters; empty: itself
-    std::string archive;  // of an adapter in one .nemo file: its name in that directory
+    std::string flag;                  // AdapterPlace::flag
+    std::string name;                  // of a place that is one adapter; empty: all subdirectories are
+    std::string beneath;               // path from `directory` to the adapter or directory of adapters; empty: itself
+    std::string archive;               // of an adapter in one .nemo file: its name in that directory
+    std::shared_ptr<const void> keep;  // Location::keep
     bool is_hub = false;  // `directory` is a repository of a Hugging Face cache; links may lead anywhere in it
     bool isAdapter() const { return !name.empty(); }
     std::filesystem::path path() const {

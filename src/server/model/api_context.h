@@ -30,7 +30,8 @@ struct ApiContext {
   bool trust_request_templates = false;  // a request may contain the text of a chat template
   int32_t max_choices = 16;              // limit on the sequences of one request
   CacheSalts cache_salts;
-  AdapterDirectory* adapters = nullptr;  // for the admin routes; null: they are refused
+  AdapterDirectory* adapters = nullptr;         // for the admin routes; null: they are refused
+  size_t max_upload_bytes = size_t{256} << 20;  // of one uploaded adapter
 };
 
 }  // namespace chorus::server

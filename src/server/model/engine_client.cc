@@ -14,7 +14,15 @@ class ExecutorClient : public EngineClient {
   void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {
     executor_.registerAdapter(taskId, std::move(files));
   }
+  executor::AdapterReport inspectAdapter(const executor::AdapterFiles& files) override {
+    return executor_.inspectAdapter(files);
+  }
   void unregisterAdapter(executor::IdType taskId) override { executor_.unregisterAdapter(taskId); }
+  void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) override {
+    executor_.loadAdapter(taskId, pin, std::move(loaded));
+  }
+  void unpinAdapter(executor::IdType taskId) override { executor_.unpinAdapter(taskId); }
+  void moveAdapterPin(executor::IdType from, executor::IdType to) override { executor_.moveAdapterPin(from, to); }
   std::vector<executor::AdapterState> adapterStates() override { return executor_.getAdapterStates(); }
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }

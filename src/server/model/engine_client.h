@@ -17,7 +17,11 @@ class EngineClient {
   virtual executor::IdType enqueue(const executor::Request& request, Callback callback) = 0;
   virtual void cancel(executor::IdType id) = 0;
   virtual void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) = 0;
+  virtual executor::AdapterReport inspectAdapter(const executor::AdapterFiles& files) = 0;
   virtual void unregisterAdapter(executor::IdType taskId) = 0;
+  virtual void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) = 0;
+  virtual void unpinAdapter(executor::IdType taskId) = 0;
+  virtual void moveAdapterPin(executor::IdType from, executor::IdType to) = 0;
   virtual std::vector<executor::AdapterState> adapterStates() = 0;
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;

@@ -106,8 +106,12 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
         AdapterTextOptions{.trusted = options.trust_adapter_text, .memory_bytes = text_bytes});
     const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
     const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
-                                      .sync = options.lora_refresh == "sync",
-                                      .allowed_roots = options.lora_allowed_roots};
+                                      .refresh = options.lora_refresh == "sync"      ? AdapterRefresh::kSync
+                                                 : options.lora_refresh == "replace" ? AdapterRefresh::kReplace
+                                                                                     : AdapterRefresh::kAdd,
+                                      .allowed_roots = options.lora_allowed_roots,
+                                      .upload_directory = options.lora_upload_dir,
+                                      .upload_bytes = static_cast<uint64_t>(options.lora_upload_space_mib) << 20};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});
     // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
@@ -128,6 +132,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   context_->queue_timeout = timeout(options.queue_timeout_seconds);
   if (options.fairness == "weighted") context_->fair_by = FairBy::kClients;
   if (options.fairness == "weighted_adapters") context_->fair_by = FairBy::kAdapters;
+  context_->max_upload_bytes = static_cast<size_t>(options.lora_upload_limit_mib) << 20;
 
   warmUp();
   const auto adapters = models_->list();

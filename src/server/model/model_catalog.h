@@ -25,7 +25,10 @@ struct ServedModel {
   // system_fingerprint: changes with the weights. If an adapter is replaced while a request waits, the answer has the
   // fingerprint of the content it was generated with.
   std::string fingerprint;
-  int64_t created = 0;                    // seconds since 1970
+  int64_t created = 0;  // seconds since 1970
+  // All entries of one adapter id share one object. While somebody holds it, the engine keeps the id, so that a request
+  // that was prepared with the id finds it. The entry of a composition holds those of its adapters.
+  std::vector<std::shared_ptr<const void>> id_holds = {};
   std::shared_ptr<const TextCodec> text;  // null: the adapter's tokenizer files are not read yet
 };
 

@@ -53,9 +53,12 @@ executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
 }
 
 void checkLoraDirectories(const ServeOptions& options) {
-  if (options.enable_admin && options.lora_directories.empty() && options.lora_allowed_roots.empty()) {
+  if (options.enable_admin && !servesAdapters(options)) {
     fail(ErrorCode::kInvalidArgument,
-         "--enable_admin: no adapter could be loaded; give --lora_dir or --lora_allowed_roots");
+         "--enable_admin: no adapter could be loaded; give --lora_dir, --lora_allowed_roots or --lora_upload_dir");
+  }
+  if (!options.enable_admin && !options.lora_upload_dir.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--lora_upload_dir has no effect without --enable_admin");
   }
   if (!options.enable_admin && !options.lora_allowed_roots.empty()) {
     fail(ErrorCode::kInvalidArgument, "--lora_allowed_roots has no effect without --enable_admin");

@@ -64,6 +64,7 @@ std::shared_ptr<const ServedModel> chooseModel(const ModelView& models, const st
     if (adapter->text == nullptr) throw TextPending{adapter->name};
     composed->composition.push_back({*adapter->adapter_id, terms[i].weight});
     composed->composed_of.push_back(adapter->name);
+    composed->id_holds.insert(composed->id_holds.end(), adapter->id_holds.begin(), adapter->id_holds.end());
     weights.update(fmt::format(" {} {}", adapter->fingerprint, terms[i].weight));
   }
   composed->fingerprint = "fp_" + weights.hex().substr(0, 12);

@@ -121,6 +121,20 @@ OrderedJson answers(const DescribedRoute& route) {
   return json;
 }
 
+// The bodies that name or upload an adapter.
+OrderedJson adapterContent() {
+  const OrderedJson text = {{"type", "string"}}, file = {{"type", "string"}, {"format", "binary"}};
+  OrderedJson path = {{"type", "object"}, {"required", {"path"}}};
+  path["properties"]["path"] = text;
+  OrderedJson form = {{"type", "object"}, {"required", {"config", "weights"}}};
+  form["properties"]["config"] = file;
+  form["properties"]["weights"] = file;
+  OrderedJson json = content("application/json", std::move(path));
+  json.update(content("multipart/form-data", std::move(form)));
+  json.update(content("application/octet-stream", file));
+  return json;
+}
+
 std::string operationId(std::string_view method, std::string_view path) {
   std::string id(method);
   for (const char c : path) {
@@ -142,13 +156,16 @@ OrderedJson operation(std::string_view method, const DescribedRoute& route) {
     json["requestBody"] = {{"required", true},
                            {"content", content("application/json", requestSchema(*route.about.request))}};
   }
+  if (route.about.takes_files && (method == "put" || method == "post")) {
+    json["requestBody"] = {{"required", true}, {"content", adapterContent()}};
+  }
   json["responses"] = answers(route);
   return json;
 }
 
 OrderedJson pathItem(const DescribedRoute& route) {
   OrderedJson item = OrderedJson::object();
-  if (route.path.size() > 1 && route.path.ends_with('/')) {
+  if (route.path.size() > 1 && (route.path.ends_with('/') || route.path.find('{') != std::string_view::npos)) {
     item["parameters"] =
         OrderedJson::array({{{"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
   }

@@ -37,7 +37,9 @@ TEST_F(OpenApiTest, EveryRouteIsDescribedAndEveryDescribedRouteExists) {
     for (const char* method : {"GET", "POST", "PUT", "DELETE", "PATCH"}) {
       std::string lower(method);
       for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      const auto response = answer(method, path.substr(0, path.find('{')) + (path.ends_with('}') ? "base" : ""), "{}");
+      std::string asked = path;
+      if (const size_t name = asked.find("{name}"); name != std::string::npos) asked.replace(name, 6, "base");
+      const auto response = answer(method, asked, "{}");
       EXPECT_EQ(response.status != 405 && response.status != 404, item.contains(lower)) << method << " " << path;
       if (item.contains(lower)) {
         EXPECT_TRUE(ids.insert(item[lower]["operationId"].get<std::string>()).second) << path;

@@ -17,6 +17,8 @@ struct RouteDescription {
   // answers.json. Empty: any object; no stream.
   std::string_view answer = {};
   std::string_view event = {};
+  // Its body may be an uploaded adapter (server/admin/upload_body.h), or an object with the path of one.
+  bool takes_files = false;
 };
 
 }  // namespace chorus::server

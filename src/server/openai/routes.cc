@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 #include "server/admin/adapter_routes.h"
+#include "server/admin/lifecycle_routes.h"
+#include "server/admin/upload_body.h"
 #include "server/anthropic/messages.h"
 #include "server/errors.h"
 #include "server/metrics/live_state.h"
@@ -37,7 +39,8 @@ ApiError unsupportedType(std::string message) {
 
 // A body needs a JSON content type. A web page of another origin can send a body without a type, or with a form's type,
 // without a CORS preflight.
-void checkContentType(const HttpRequest& request) {
+// takes_files: whether the route also takes an uploaded adapter.
+void checkContentType(const HttpRequest& request, bool takes_files) {
   const std::string_view encoding = request.header("content-encoding");
   if (!encoding.empty() && encoding != "identity") {
     throw unsupportedType("Compressed request bodies are not supported.");
@@ -48,6 +51,7 @@ void checkContentType(const HttpRequest& request) {
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
   std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
   const bool plain = type.find_first_of(", \t") == std::string::npos;
+  if (takes_files && isUpload(stated)) return;
   if (type == "application/json" || (plain && type.starts_with("application/") && type.ends_with("+json"))) return;
   throw unsupportedType("Content-Type must be application/json.");
 }
@@ -163,7 +167,8 @@ HttpResponse batch(const ApiContext* context, const HttpRequest& request, std::s
 }
 
 struct Route {
-  std::string_view path;  // one that ends in '/' is followed by a name, except the root
+  // One that ends in '/' is followed by a name, except the root. Elsewhere a name is written as "{name}".
+  std::string_view path;
   Access access;
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
@@ -249,16 +254,61 @@ constexpr Route kRoutes[] = {
      kRead,
      nullptr,
      handleAdapterStates,
-     {.summary = "Where each adapter is"}},
+     {.summary = "Where each adapter is", .answer = "AdapterList"}},
+    {"/v1/admin/validate",
+     Access::kAdmin,
+     true,
+     "POST",
+     nullptr,
+     handleAdapterValidation,
+     {.summary = "Checks an adapter without serving it", .answer = "AdapterReport", .takes_files = true}},
+    {"/v1/admin/adapters/{name}/pin",
+     Access::kAdmin,
+     true,
+     "POST, DELETE",
+     nullptr,
+     handleAdapterPin,
+     {.summary = "Pins an adapter in the host cache, or unpins it"}},
+    {"/v1/admin/adapters/{name}/prefetch",
+     Access::kAdmin,
+     true,
+     "POST",
+     nullptr,
+     handleAdapterPrefetch,
+     {.summary = "Loads an adapter into the host cache"}},
+    {"/v1/admin/adapters/{name}/rollback",
+     Access::kAdmin,
+     true,
+     "POST",
+     nullptr,
+     handleAdapterRollback,
+     {.summary = "Serves an earlier content of an adapter again"}},
+    {"/v1/admin/adapters/",
+     Access::kAdmin,
+     true,
+     "GET, HEAD, PUT, DELETE",
+     nullptr,
+     handleAdminAdapter,
+     {.summary = "One adapter: its state; serves or replaces it by a path or an upload; removes it",
+      .takes_files = true}},
     {"/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
     {"/v1/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
     {"/v1/batch", Access::kInference, true, kRead, batch, nullptr, {.summary = "The step that runs and the caches"}},
 };
 
+// Whether a request's path is one of the route's.
+bool isOf(const Route& route, std::string_view path) {
+  constexpr std::string_view kName = "{name}";
+  if (route.path.size() > 1 && route.path.ends_with('/')) return path.starts_with(route.path);
+  const size_t name = route.path.find(kName);
+  if (name == std::string_view::npos) return path == route.path;
+  const std::string_view before = route.path.substr(0, name), after = route.path.substr(name + kName.size());
+  if (!path.starts_with(before) || !path.ends_with(after) || path.size() <= before.size() + after.size()) return false;
+  return path.substr(before.size(), path.size() - before.size() - after.size()).find('/') == std::string_view::npos;
+}
+
 const Route* findRoute(std::string_view path) {
-  const auto* const found = std::ranges::find_if(kRoutes, [&](const Route& route) {
-    return route.path.size() > 1 && route.path.ends_with('/') ? path.starts_with(route.path) : path == route.path;
-  });
+  const auto* const found = std::ranges::find_if(kRoutes, [&](const Route& route) { return isOf(route, path); });
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
@@ -341,6 +391,22 @@ void Routes::authorize(HttpRequest& request, Access needed) const {
   }
 }
 
+size_t Routes::bodyLimit(const HttpRequest& head, size_t usual) const {
+  const Route* route = findRoute(head.path);
+  if (route == nullptr || !route->about.takes_files || !isUpload(head.header("content-type"))) return usual;
+  try {
+    HttpRequest copy;  // with what authorize() sets and reads
+    copy.headers = head.headers;
+    copy.client = head.client;
+    authorize(copy, route->access);
+    const auto context = readyContext();
+    const bool takes = context->adapters != nullptr && context->adapters->takesUploads();
+    return takes ? std::max(usual, context->max_upload_bytes) : usual;
+  } catch (const ApiError&) {
+    return usual;  // the request is refused when it is complete
+  }
+}
+
 HttpResponse Routes::metricsText() const {
   std::shared_ptr<const ApiContext> context;
   {
@@ -362,7 +428,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
     const std::string_view name = std::string_view(request.path).substr(route->path.size());
     return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));
   }
-  checkContentType(request);
+  checkContentType(request, route->about.takes_files);
   const auto preparation = std::make_shared<Preparation>(context, route->work, std::move(request), exchange);
   exchange->onAbort([weak = std::weak_ptr(preparation)] {
     if (const auto alive = weak.lock()) alive->abandon();

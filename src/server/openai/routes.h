@@ -44,6 +44,9 @@ class Routes {
   // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
 
+  // Limit on the body of a request with this head: `usual`, or a larger one if it uploads an adapter and may do so.
+  size_t bodyLimit(const HttpRequest& head, size_t usual) const;
+
   // The model is loaded: from now on requests are served. What the context refers to must live until the last request
   // has ended.
   void serve(std::shared_ptr<const ApiContext> context);

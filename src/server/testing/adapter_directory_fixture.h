@@ -56,7 +56,13 @@ class RegisteringEngine : public EngineClient {
     const auto now = loads;
     for (const auto& [id, load] : now) load();
   }
+  executor::AdapterReport inspectAdapter(const executor::AdapterFiles&) override { return {}; }
   void unregisterAdapter(executor::IdType id) override { registered.erase(id); }
+  void loadAdapter(executor::IdType, bool, executor::Executor::AdapterLoadedCallback loaded) override {
+    if (loaded) loaded(nullptr);
+  }
+  void unpinAdapter(executor::IdType) override {}
+  void moveAdapterPin(executor::IdType from, executor::IdType to) override { moved_pins.emplace_back(from, to); }
   std::vector<executor::AdapterState> adapterStates() override { return {}; }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
@@ -71,6 +77,7 @@ class RegisteringEngine : public EngineClient {
   std::function<void()> whileReading;
   std::map<executor::IdType, std::string> registered;
   std::map<executor::IdType, std::function<void()>> loads;  // each does what a loader does
+  std::vector<std::pair<executor::IdType, executor::IdType>> moved_pins;
   int registrations = 0;
   int reads = 0;  // how often loads have read the weights
 };
@@ -93,7 +100,7 @@ class AdapterDirectoryTest : public ::testing::Test {
   void write(const std::string& name, const std::string& weights) {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
-  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {}) {
+  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {.refresh = AdapterRefresh::kSync}) {
     const auto load_text = [this](const Directory& directory, WorkMeter&) {
       ++texts_read;
       if (directory.path().filename() == refusing) fail(refusal, "{}: bad", directory.path().string());

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -137,11 +138,35 @@ class FakeEngine : public EngineClient {
   void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {
     adapters[taskId] = files.path;
   }
+  // Reports the files' names as tensors.
+  executor::AdapterReport inspectAdapter(const executor::AdapterFiles& files) override {
+    executor::AdapterReport report{
+        .accepted = true, .kind = "lora", .maxRank = 8, .contentHash = "c0ffee", .hostBytes = 5};
+    for (const std::string& name : files.open()->names(100).names) report.tensors.push_back({.name = name});
+    return report;
+  }
   void unregisterAdapter(executor::IdType taskId) override { adapters.erase(taskId); }
   std::vector<executor::AdapterState> adapterStates() override {
     std::vector<executor::AdapterState> states;
-    for (const auto& [id, path] : adapters) states.emplace_back().taskId = id;
+    for (const auto& [id, path] : adapters) {
+      executor::AdapterState& state = states.emplace_back();
+      state.taskId = id;
+      state.pinned = pinned.contains(id);
+    }
     return states;
+  }
+  // Loads at once, or fails with load_error.
+  void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) override {
+    if (load_error) {
+      if (loaded) loaded(std::make_exception_ptr(*load_error));
+      return;
+    }
+    if (pin) pinned.insert(taskId);
+    if (loaded) loaded(nullptr);
+  }
+  void unpinAdapter(executor::IdType taskId) override { pinned.erase(taskId); }
+  void moveAdapterPin(executor::IdType from, executor::IdType to) override {
+    if (pinned.erase(from) > 0) pinned.insert(to);
   }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }
@@ -185,6 +210,8 @@ class FakeEngine : public EngineClient {
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
+  std::set<executor::IdType> pinned;
+  std::optional<Error> load_error;
 
  private:
   struct Running {

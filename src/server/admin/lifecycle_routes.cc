@@ -1,0 +1,326 @@
+#include "server/admin/lifecycle_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "server/admin/upload_body.h"
+#include "server/errors.h"
+#include "server/openai/models.h"
+#include "server/openai/request_json.h"
+
+namespace chorus::server {
+namespace {
+
+constexpr std::string_view kAdapterPath = "/v1/admin/adapters/";
+
+// The name in the path "/v1/admin/adapters/{name}".
+std::string nameIn(const HttpRequest& request) {
+  return percentDecode(std::string_view(request.path).substr(kAdapterPath.size()));
+}
+
+// The adapter in the path "/v1/admin/adapters/{name}" or "/v1/admin/adapters/{name}/action".
+std::shared_ptr<const ServedModel> adapterIn(const ApiContext& context, const HttpRequest& request,
+                                             std::string_view action = {}) {
+  std::string_view path = std::string_view(request.path).substr(kAdapterPath.size());
+  path.remove_suffix(action.size());
+  const std::string name = percentDecode(path);
+  auto model = context.models.find(name);
+  if (model == nullptr || !model->adapter_id) throw ApiError::modelNotFound(name);
+  return model;
+}
+
+// The body, which may be empty.
+OrderedJson takeJson(HttpRequest& request, WorkMeter& meter) {
+  if (request.body.empty()) return OrderedJson::object();
+  OrderedJson body = parseRequestJson(request.body, meter, request.memory);
+  request.body.clear();
+  return body;
+}
+
+HttpResponse jsonAnswer(const OrderedJson& json, int status = 200) { return {.status = status, .body = toText(json)}; }
+
+std::string_view adapterPlace(executor::AdapterState::Place place) {
+  using Place = executor::AdapterState::Place;
+  switch (place) {
+    case Place::kLOADING:
+      return "loading";
+    case Place::kHOST:
+      return "host";
+    case Place::kDEVICE:
+      return "device";
+    case Place::kDISK:
+      break;
+  }
+  return "disk";
+}
+
+OrderedJson hashJson(const std::string& hash) { return hash.empty() ? OrderedJson() : OrderedJson(hash); }
+
+OrderedJson describeAdapter(const ServedModel& model, const executor::AdapterState& state,
+                            const AdapterDirectory::History& history) {
+  OrderedJson json = OrderedJson::object();
+  json["name"] = model.name;
+  json["created"] = model.created;
+  json["state"] = adapterPlace(state.place);
+  json["users"] = state.users;
+  json["bytes"] = state.bytes;
+  json["content_hash"] = hashJson(state.contentHash);
+  json["pinned"] = state.pinned;
+  json["uploaded"] = history.uploaded;
+  json["earlier"] = OrderedJson::array();
+  for (const auto& earlier : history.earlier) {
+    json["earlier"].push_back({{"content_hash", hashJson(earlier.content_hash)}, {"created", earlier.created}});
+  }
+  return json;
+}
+
+// The error of a change or a check that could not be made, for the client. what: "The adapter 'a'".
+[[noreturn]] void refuseAdapter(const Error& e, const std::string& what) {
+  const std::string message = clientMessage(e.what());
+  switch (e.code()) {
+    case ErrorCode::kNotFound:
+      throw ApiError(404, fmt::format("{}: {}.", what, message), "invalid_request_error", std::nullopt,
+                     "adapter_not_found");
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kTooLarge:
+      throw ApiError::invalid(fmt::format("{} is refused: {}", what, message), std::nullopt, "adapter_refused");
+    case ErrorCode::kConflict:
+      throw ApiError(409, fmt::format("{}: {}.", what, message), "conflict_error", std::nullopt, "conflict");
+    case ErrorCode::kExhausted:
+      throw ApiError(507, fmt::format("{} cannot be stored: {}.", what, message), "server_error", std::nullopt,
+                     "upload_space_full");
+    default:
+      throw Error(e);
+  }
+}
+
+std::string adapterNamed(const std::string& name) { return fmt::format("The adapter '{}'", name); }
+
+// The answer to a load that failed.
+ApiError loadError(const std::exception_ptr& error, const std::string& name) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    switch (e.code()) {
+      case ErrorCode::kNotFound:
+        return ApiError::modelNotFound(name);
+      case ErrorCode::kBusy:
+        return ApiError::adapterCacheFull(name);
+      case ErrorCode::kTooLarge:
+        return ApiError::adapterTooLarge(name);
+      case ErrorCode::kInvalidArgument:
+      case ErrorCode::kCorrupt:
+        return ApiError::invalid(fmt::format("The adapter '{}': {}.", name, clientMessage(e.what())));
+      default:
+        return currentApiError();
+    }
+  } catch (...) {
+    return currentApiError();
+  }
+}
+
+std::string_view wordFor(AdapterDirectory::Loaded how) {
+  using Loaded = AdapterDirectory::Loaded;
+  return how == Loaded::kAdded ? "added" : how == Loaded::kReplaced ? "replaced" : "unchanged";
+}
+
+OrderedJson servedJson(const std::string& name, const AdapterDirectory::Served& served) {
+  return {{"name", name}, {"status", wordFor(served.how)}, {"content_hash", hashJson(served.content_hash)}};
+}
+
+std::string pathIn(HttpRequest& request, WorkMeter& meter) {
+  const OrderedJson body = takeJson(request, meter);
+  std::string path = FieldReader(body).string("path").value_or("");
+  if (!path.empty()) return path;
+  throw ApiError::invalid(
+      "The body must have a 'path', or be an upload: multipart/form-data or application/octet-stream.", "path");
+}
+
+// The report, of at most kMostTensors tensors: those that are refused come first.
+OrderedJson reportJson(executor::AdapterReport report) {
+  using Verdict = executor::AdapterTensorReport::Verdict;
+  constexpr size_t kMostTensors = 20'000;
+  OrderedJson json = OrderedJson::object();
+  json["accepted"] = report.accepted;
+  json["error"] = report.accepted ? OrderedJson() : OrderedJson(clientMessage(report.error));
+  json["kind"] = report.kind;
+  json["rank"] = report.maxRank;
+  json["content_hash"] = hashJson(report.contentHash);
+  json["host_bytes"] = report.hostBytes;
+  json["device_bytes"] = report.deviceBytes;
+  std::ranges::stable_partition(report.tensors, [](const auto& tensor) { return tensor.verdict == Verdict::kREFUSED; });
+  json["tensor_count"] = report.tensors.size();
+  json["tensors"] = OrderedJson::array();
+  for (const executor::AdapterTensorReport& tensor : report.tensors) {
+    if (json["tensors"].size() == kMostTensors) break;
+    OrderedJson one = OrderedJson::object();
+    one["name"] = tensor.name;
+    one["dtype"] = tensor.dataType;
+    one["shape"] = tensor.shape;
+    one["verdict"] = tensor.verdict == Verdict::kUSED       ? "used"
+                     : tensor.verdict == Verdict::kLEFT_OUT ? "left_out"
+                                                            : "refused";
+    one["target"] = tensor.target.empty() ? OrderedJson() : OrderedJson(tensor.target);
+    one["reason"] = tensor.reason.empty() ? OrderedJson() : OrderedJson(clientMessage(tensor.reason));
+    json["tensors"].push_back(std::move(one));
+  }
+  return json;
+}
+
+void putAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                WorkMeter& meter) {
+  AdapterDirectory& adapters = *context.adapters;
+  const std::string name = nameIn(request);
+  const std::string_view type = request.header("content-type");
+  AdapterDirectory::Served served;
+  try {
+    if (isUpload(type)) {
+      const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
+      served = adapters.upload(name, uploaded.config, uploaded.weights);
+      request.body = std::string();
+      request.memory.release();
+    } else {
+      served = adapters.serve(name, pathIn(request, meter));
+    }
+  } catch (const WorkStopped&) {
+    throw;
+  } catch (const Error& e) {
+    refuseAdapter(e, adapterNamed(name));
+  }
+  log::info("adapter {} by request: {}", wordFor(served.how), name);
+  // The first request for it finds it loaded, or joins the load.
+  if (const auto model = context.models.find(name)) context.engine.loadAdapter(*model->adapter_id, false, nullptr);
+  exchange->respond(jsonAnswer(servedJson(name, served)));
+}
+
+}  // namespace
+
+AdapterDirectory& adaptersOf(const ApiContext& context) {
+  if (context.adapters == nullptr) {
+    throw ApiError::forbidden(
+        "This server does not load, unload or list adapters by request; the operator can allow it with "
+        "--enable_admin.",
+        std::nullopt, "admin_not_enabled");
+  }
+  return *context.adapters;
+}
+
+void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
+                    const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
+                    HttpResponse answer) {
+  const auto shared = std::make_shared<HttpResponse>(std::move(answer));
+  const auto loaded = [exchange, shared, &delivery = context.delivery, name = adapter.name,
+                       client = request.client ? request.client->id() : 0,
+                       form = errorFormFor(request.path, request.id)](const std::exception_ptr& error) {
+    try {
+      // Not on the step thread: the access log may have to wait for the disk.
+      delivery.post(client, 0, [exchange, shared, name, form, error] {
+        exchange->respond(error ? loadError(error, name).response(form) : std::move(*shared));
+      });
+    } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
+      return;
+    }
+  };
+  context.engine.loadAdapter(*adapter.adapter_id, pin, loaded);
+}
+
+void handleAdapterStates(const ApiContext& context, HttpRequest&, const std::shared_ptr<HttpExchange>& exchange,
+                         WorkMeter&) {
+  const AdapterDirectory& adapters = adaptersOf(context);
+  std::map<executor::IdType, executor::AdapterState> states;
+  for (executor::AdapterState& state : context.engine.adapterStates()) states[state.taskId] = std::move(state);
+  OrderedJson data = OrderedJson::array();
+  for (const auto& model : context.models.list()) {
+    if (!model->adapter_id) continue;
+    data.push_back(describeAdapter(*model, states[*model->adapter_id], adapters.historyOf(model->name)));
+  }
+  exchange->respond(jsonAnswer({{"object", "list"}, {"data", std::move(data)}}));
+}
+
+void handleAdminAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                        WorkMeter& meter) {
+  AdapterDirectory& adapters = adaptersOf(context);
+  if (request.method == "PUT") return putAdapter(context, request, exchange, meter);
+  const auto model = adapterIn(context, request);
+  if (request.method == "DELETE") {
+    if (!adapters.unload(model->name)) throw ApiError::modelNotFound(model->name);
+    log::info("adapter unloaded by request: {}", model->name);
+    return exchange->respond(jsonAnswer({{"name", model->name}, {"status", "removed"}}));
+  }
+  executor::AdapterState own;
+  for (executor::AdapterState& state : context.engine.adapterStates()) {
+    if (state.taskId == *model->adapter_id) own = std::move(state);
+  }
+  exchange->respond(jsonAnswer(describeAdapter(*model, own, adapters.historyOf(model->name))));
+}
+
+void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
+                             const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter) {
+  AdapterDirectory& adapters = adaptersOf(context);
+  const std::string_view type = request.header("content-type");
+  executor::AdapterReport report;
+  try {
+    if (isUpload(type)) {
+      const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
+      report = adapters.inspectUpload(uploaded.config, uploaded.weights);
+    } else {
+      report = adapters.inspect(pathIn(request, meter));
+    }
+  } catch (const WorkStopped&) {
+    throw;
+  } catch (const Error& e) {
+    refuseAdapter(e, "The adapter");
+  }
+  request.body = std::string();
+  request.memory.release();
+  exchange->respond(jsonAnswer(reportJson(std::move(report))));
+}
+
+void handleAdapterPin(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                      WorkMeter&) {
+  adaptersOf(context);
+  const auto model = adapterIn(context, request, "/pin");
+  const bool pin = request.method == "POST";
+  HttpResponse answer = jsonAnswer({{"name", model->name}, {"pinned", pin}});
+  if (pin) return loadThenAnswer(context, request, exchange, *model, true, std::move(answer));
+  context.engine.unpinAdapter(*model->adapter_id);
+  exchange->respond(std::move(answer));
+}
+
+void handleAdapterPrefetch(const ApiContext& context, HttpRequest& request,
+                           const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter) {
+  adaptersOf(context);
+  const auto model = adapterIn(context, request, "/prefetch");
+  const OrderedJson body = takeJson(request, meter);
+  if (FieldReader(body).boolean("wait").value_or(true)) {
+    HttpResponse answer = jsonAnswer({{"name", model->name}, {"status", "loaded"}});
+    return loadThenAnswer(context, request, exchange, *model, false, std::move(answer));
+  }
+  context.engine.loadAdapter(*model->adapter_id, false, nullptr);
+  exchange->respond(jsonAnswer({{"name", model->name}, {"status", "loading"}}, 202));
+}
+
+void handleAdapterRollback(const ApiContext& context, HttpRequest& request,
+                           const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter) {
+  AdapterDirectory& adapters = adaptersOf(context);
+  const std::string name = adapterIn(context, request, "/rollback")->name;
+  const OrderedJson body = takeJson(request, meter);
+  AdapterDirectory::Served served;
+  try {
+    served = adapters.rollBack(name, FieldReader(body).string("content_hash").value_or(""));
+  } catch (const Error& e) {
+    refuseAdapter(e, adapterNamed(name));
+  }
+  log::info("adapter rolled back by request: {}", name);
+  if (const auto model = context.models.find(name)) context.engine.loadAdapter(*model->adapter_id, false, nullptr);
+  exchange->respond(jsonAnswer(servedJson(name, served)));
+}
+
+}  // namespace chorus::server
