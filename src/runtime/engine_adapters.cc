@@ -181,21 +181,21 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
 
 executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& files_of) const {
   BackgroundThrottle throttle(throttle_());
-  const ThrottleScope scope(throttle);
   const Engine& engine = ranks_.engine();
   const AdapterLocation location = {files_of.open, files_of.archive};
-  const AdapterTarget target = targetOf(engine);
+  const AdapterTarget target = targetOf(engine, throttle);
   const std::string name = files_of.path.filename().string();
   checkServable(Adapter{.name = name}, engine.buildConfig());
   files_of.open();
   executor::AdapterReport report;
   try {
     const AdapterContents files =
-        readAdapterFiles(location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_);
+        readAdapterFiles(location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_,
+                         &throttle);
     if (const auto* const peft = std::get_if<PeftFiles>(&files.files)) report.tensors = tensorReports(*peft, target);
     const Adapter adapter = readAdapter(files, name, target);
     checkServable(adapter, engine.buildConfig());
-    report.hostBytes = ranks_.preparedBytes(adapter, throttle_);
+    report.hostBytes = ranks_.preparedBytes(adapter, &throttle, throttle_);
     report.kind = adapter.uses_dora ? "dora" : adapter.modules.empty() ? "weights" : "lora";
     report.maxRank = adapter.max_rank;
     report.contentHash = adapter.content_hash;
