@@ -108,7 +108,7 @@ TEST_F(ExecutorHoldsTest, PinsDoNotFillTheCache) {
   EXPECT_EQ(hold(3, true), "");
   EXPECT_EQ(hold(3, true), "") << "it is pinned already";
   EXPECT_THAT(hold(4, true), HasSubstr("they would take 16 of 5 bytes"));
-  EXPECT_THAT(hold(4, false), HasSubstr("cache is full"));
+  EXPECT_THAT(hold(4, false), HasSubstr("Cache is full"));
   EXPECT_THAT(hold(9, true), HasSubstr("not found"));
   core->unpinAdapter(1);
   EXPECT_EQ(hold(2, true), "");
@@ -188,7 +188,7 @@ TEST_F(ExecutorHoldsTest, ALoadWaitsForRoomOrIsRefused) {
     auto loaded = begin(2, false);
     gate.open();
     EXPECT_EQ(resultOf(running).outputTokenIds.at(0), expectedTokens({1}, 4, kVocab, "one-8"));
-    EXPECT_THAT(loaded.get(), reject ? HasSubstr("cache is full") : HasSubstr(""));
+    EXPECT_THAT(loaded.get(), reject ? HasSubstr("Cache is full") : HasSubstr(""));
     EXPECT_EQ(stateOf(2).place, reject ? Place::kDISK : Place::kHOST);
     core.reset();
   }
@@ -203,7 +203,7 @@ TEST_F(ExecutorHoldsTest, NobodyWaitsForAPinToEnd) {
   EXPECT_EQ(hold(1, true), "");
   Request composed = request({1}, 2);
   composed.setLoraComposition({{2, 1.0f}, {3, 1.0f}});
-  EXPECT_THAT(errorOf(enqueue(composed)), HasSubstr("cache is full"));
+  EXPECT_THAT(errorOf(enqueue(composed)), HasSubstr("Cache is full"));
   Request with_pinned = request({1}, 2);
   with_pinned.setLoraComposition({{1, 1.0f}, {3, 1.0f}});
   answer(with_pinned);

@@ -141,8 +141,8 @@ void AdapterDirectory::put(const std::string& name, Adapter& adapter) {
                        .adapter_id = adapter.id,
                        .fingerprint = "fp_" + identity.substr(0, 12),
                        .created = adapter.created,
-                       .text = adapter.text,
-                       .id_holds = {adapter.id_hold}});
+                       .id_holds = {adapter.id_hold},
+                       .text = adapter.text});
   adapter.listed = true;
 }
 
