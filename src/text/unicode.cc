@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 
+#include "text/oniguruma_types.h"
+
 namespace chorus {
 namespace {
 
-// Categories come from Oniguruma's own tables, so that the hand-written matcher of a known pattern can't disagree with
-// the pattern about a character.
+// Categories come from Oniguruma's tables, so that the hand-written matcher of a known pattern can't disagree with the
+// pattern about a character.
 class CategoryTable {
  public:
   explicit CategoryTable(std::string_view name) {
@@ -23,9 +25,7 @@ class CategoryTable {
   bool contains(uint32_t code) const { return code < ascii_.size() ? ascii_[code] : lookUp(code); }
 
  private:
-  bool lookUp(uint32_t code) const {
-    return ONIG_ENCODING_UTF8->is_code_ctype(code, static_cast<unsigned int>(ctype_)) != 0;
-  }
+  bool lookUp(uint32_t code) const { return hasOnigurumaType(code, ctype_); }
   int ctype_;
   std::array<bool, 128> ascii_{};
 };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "text/oniguruma_types.h"
+
 namespace chorus::regex {
 
 void CharacterSet::prepare() {
@@ -17,9 +19,9 @@ void CharacterSet::prepare() {
 // Below U+0100, Oniguruma's is_code_ctype() and its range tables disagree. Brackets and \p use the range tables, and
 // from U+0100 on so does is_code_ctype().
 bool CharacterSet::hasType(uint32_t code, int type) {
-  if (type == kWordOperation) return ONIG_ENCODING_UTF8->is_code_ctype(code, ONIGENC_CTYPE_WORD) != 0;
+  if (type == kWordOperation) return hasOnigurumaType(code, ONIGENC_CTYPE_WORD);
   const auto ctype = static_cast<OnigCtype>(type);
-  if (code >= 256) return ONIG_ENCODING_UTF8->is_code_ctype(code, ctype) != 0;
+  if (code >= 256) return hasOnigurumaType(code, type);
   OnigCodePoint end = 0;
   const OnigCodePoint* ranges = nullptr;
   ONIG_ENCODING_UTF8->get_ctype_code_range(ctype, &end, &ranges);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "fuzz/drawn_pattern.h"
 #include "fuzz/fuzz_target.h"
+#include "text/oniguruma_types.h"
 #include "text/tokenizer/oniguruma_pattern.h"
 #include "text/tokenizer/regex.h"
 
@@ -43,10 +44,20 @@ std::optional<Ranges> within(size_t text_bytes, Find&& find) {
   return ranges;
 }
 
+// Whether Oniguruma knows all characters. The native matcher knows some that an older Oniguruma does not.
+bool knowsAll(chorus::Utf8View text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto character = text.characterAt(at);
+    if (!chorus::isKnownToOniguruma(character.code)) return false;
+    at += character.length;
+  }
+  return true;
+}
+
 void compare(const std::string& pattern, const std::string& text) {
   using namespace chorus;
   const auto valid = Utf8View::check(text);
-  if (!valid || pattern.find("[:punct:]") != std::string::npos) return;
+  if (!valid || pattern.find("[:punct:]") != std::string::npos || !knowsAll(*valid)) return;
   std::optional<Regex> regex;
   try {
     regex.emplace(pattern, "p");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/oniguruma_types.h"
 
 namespace chorus::regex {
 namespace {
@@ -17,7 +18,7 @@ constexpr uint64_t kStep = WorkMeter::kRegexStep;
 constexpr uint64_t kPlainWorkPerByte = 256;
 constexpr uint64_t kPlainWork = 16384;
 
-bool isWord(uint32_t code) { return ONIG_ENCODING_UTF8->is_code_ctype(code, ONIGENC_CTYPE_WORD) != 0; }
+bool isWord(uint32_t code) { return hasOnigurumaType(code, ONIGENC_CTYPE_WORD); }
 }  // namespace
 
 Matcher::Matcher(const Program& program, Utf8View text, EncodeWork& work)
