@@ -39,6 +39,8 @@ class NemoGolden {
       : name_(name), json_(readJsonFile(sourceDir() / "tests/goldens/nemo_gpt" / (name + ".json"))) {}
 
   const Json& json() const { return json_; }
+  // row: name, shape, center and scale.
+  void addTensor(const Json& row) { json_["tensors"].push_back(row); }
   int64_t of(const char* field, int64_t fallback) const { return json_["config"].value(field, fallback); }
   int64_t heads() const { return of("num_attention_heads", 0); }
   int64_t kvHeads() const { return of("num_query_groups", heads()); }
@@ -103,7 +105,7 @@ class NemoGolden {
 
   NemoCut cutOf(const std::string& name) const {
     const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-    if (has("norm") || has("position_embeddings")) return NemoCut::kWhole;
+    if (has("norm") || has("position_embeddings") || has("router")) return NemoCut::kWhole;
     const bool reads_shards = has("linear_proj.") || has("attention.dense.") || has("4h_to_h") || has("linear_fc2.");
     if (reads_shards) return name.ends_with("bias") ? NemoCut::kWhole : NemoCut::kColumns;
     if (name.ends_with("linear_in.weight"))
@@ -156,7 +158,8 @@ class NemoModels : public testing::TestWithParam<const char*> {
   const NemoGolden golden_{GetParam()};
   TempDir root_;
 };
-INSTANTIATE_TEST_SUITE_P(Goldens, NemoModels, testing::Values("gpt2b", "gpt3", "core", "llama", "nemotron"),
+INSTANTIATE_TEST_SUITE_P(Goldens, NemoModels,
+                         testing::Values("gpt2b", "gpt3", "core", "llama", "nemotron", "mixtral", "mixtral_grouped"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(NemoModels, AnswerAsTheReference) {
@@ -329,7 +332,9 @@ TEST(NemoModel, ConfigsThatNeedMoreAreRefused) {
     const fs::path model = write(root.path() / "m.nemo", golden.model(1, 1, more));
     return errorOf([&] { convertModel(model, root.path() / "out", {}); });
   };
-  EXPECT_THAT(refusal({{"num_moe_experts", 8}}), HasSubstr("m.nemo: model_config.yaml: 'num_moe_experts'"));
+  EXPECT_THAT(
+      refusal({{"num_moe_experts", 8}}),
+      HasSubstr("m.nemo: model_config.yaml: 'num_moe_experts': a mixture of experts is supported with rmsnorm"));
   EXPECT_THAT(refusal({{"position_embedding_type", "xpos"}}),
               HasSubstr("'position_embedding_type' xpos is not supported"));
   EXPECT_THAT(refusal({{"activation", "mish"}}), HasSubstr("'activation' mish is not supported"));
@@ -389,6 +394,31 @@ TEST(NemoModel, IsServedWithTheTokenizerOfItsArchive) {
       testing::AllOf(HasSubstr("its config names somebody/model of huggingface"), HasSubstr("--tokenizer_dir")));
   options.model_directory = write(root.path() / "adapter.nemo", golden.adapter());
   EXPECT_THAT(errorOf([&] { server::locateEngine(options); }), HasSubstr("a NeMo adapter, not a model"));
+}
+
+TEST(NemoModel, ExpertsThatNeedMoreAreRefused) {
+  NemoGolden golden("mixtral");
+  const TempDir root;
+  const auto refusal = [&](const Json& more) {
+    const fs::path model = write(root.path() / "m.nemo", golden.model(1, 1, more));
+    return errorOf([&] { convertModel(model, root.path() / "out", {}); });
+  };
+  EXPECT_THAT(refusal({{"moe_router_load_balancing_type", "sinkhorn"}}),
+              HasSubstr("'moe_router_load_balancing_type' sinkhorn is not supported"));
+  EXPECT_THAT(refusal({{"moe_shared_expert_intermediate_size", 16}}),
+              HasSubstr("'moe_shared_expert_intermediate_size' is 16, which is not supported"));
+  EXPECT_THAT(refusal({{"expert_model_parallel_size", 2}}), HasSubstr("'expert_model_parallel_size' is 2"));
+  EXPECT_THAT(refusal({{"moe_router_score_function", "sigmoid"}}), HasSubstr("'moe_router_score_function'"));
+  EXPECT_THAT(refusal({{"moe_layer_freq", 2}}), HasSubstr("'moe_layer_freq' is 2"));
+  EXPECT_THAT(refusal({{"moe_router_topk", 5}}), HasSubstr("4 experts, of which a token takes 5"));
+  EXPECT_THAT(refusal({{"num_moe_experts", 5}}), HasSubstr("mlp.router.weight' has shape [4, 32]"));
+  EXPECT_THAT(refusal({{"num_moe_experts", 3000000000}}), HasSubstr("'num_moe_experts' is 3000000000"));
+  EXPECT_THAT(refusal({{"moe_ffn_hidden_size", 20}}), HasSubstr("linear_fc1.weight' has shape [80, 32]"));
+  EXPECT_THAT(refusal({{"num_moe_experts", nullptr}}), HasSubstr("Required but not provided tensors"));
+  golden.addTensor({"model.decoder.layers.{}.mlp.router.expert_bias", {4}, 0, 1});
+  EXPECT_THAT(refusal(Json::object()), HasSubstr("expert_bias' is none of MixtralForCausalLM"));
+  golden.addTensor({"model.decoder.layers.{}.mlp.experts.weight1", {32, 320}, 0, 1});
+  EXPECT_THAT(refusal(Json::object()), HasSubstr("mlp.experts.weight1' holds all experts"));
 }
 
 TEST(NemoModel, MutatedArchivesAreRefusedInOneLineOrConverted) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "models/experts.h"
 #include "models/gpt.h"
 #include "models/model_spec.h"
 
@@ -28,6 +30,16 @@ const std::pair<const char*, Json> kOnlyNemoValues[] = {{"transformer_block_type
                                                         {"query_pre_attn_scalar", nullptr},
                                                         {"multi_latent_attention", false},
                                                         {"virtual_pipeline_model_parallel_size", nullptr}};
+// The same in a model with experts.
+const std::pair<const char*, Json> kOnlyNemoExpertsValues[] = {{"expert_model_parallel_size", 1},
+                                                               {"moe_layer_freq", 1},
+                                                               {"moe_shared_expert_intermediate_size", nullptr},
+                                                               {"moe_router_score_function", "softmax"},
+                                                               {"moe_router_enable_expert_bias", false},
+                                                               {"moe_router_topk_scaling_factor", nullptr},
+                                                               {"moe_router_num_groups", nullptr},
+                                                               {"moe_router_group_topk", nullptr},
+                                                               {"moe_expert_capacity_factor", nullptr}};
 
 int64_t nemoSize(const Json& config, const char* key, std::string_view source) {
   const auto value = jsonGet<int64_t>(config, key, source);
@@ -51,15 +63,31 @@ double nemoFactorOr(const Json& config, const char* key, double fallback, std::s
   fail(ErrorCode::kUnsupported, "{}: '{}' {} is not supported; {}", source, key, value, known);
 }
 
-void checkOnlyNemoValues(const Json& config, std::string_view source) {
-  for (const auto& [key, only] : kOnlyNemoValues) {
+void checkOnlyValues(const Json& config, std::span<const std::pair<const char*, Json>> fields,
+                     std::string_view source) {
+  for (const auto& [key, only] : fields) {
     const auto it = config.find(key);
     if (it == config.end() || it->is_null() || *it == only) continue;
     fail(ErrorCode::kUnsupported, "{}: '{}' is {}, which is not supported", source, key, it->dump().substr(0, 100));
   }
-  if (nemoSizeOr(config, "num_moe_experts", 1, source) > 1) {
-    fail(ErrorCode::kUnsupported, "{}: 'num_moe_experts': a mixture of experts is not supported", source);
+}
+
+bool hasNemoExperts(const Json& config, std::string_view source) {
+  return nemoSizeOr(config, "num_moe_experts", 1, source) > 1;
+}
+
+// The fields of Megatron core's router and experts. The balancing of experts only changes training, except Sinkhorn's.
+void readNemoExperts(const Json& config, std::string_view source, ModelConfig& model) {
+  checkOnlyValues(config, kOnlyNemoExpertsValues, source);
+  const auto balancing = jsonGetOr<std::string>(config, "moe_router_load_balancing_type", "aux_loss", source);
+  if (balancing == "sinkhorn") {
+    refuseNemoValue(source, "moe_router_load_balancing_type", balancing, "the choice of experts by their scores is");
   }
+  setExperts({.experts = static_cast<int32_t>(nemoSize(config, "num_moe_experts", source)),
+              .top_k = static_cast<int32_t>(nemoSizeOr(config, "moe_router_topk", 2, source)),
+              .normalised = !jsonGetOr(config, "moe_router_pre_softmax", false, source),
+              .size = nemoSizeOr(config, "moe_ffn_hidden_size", model.intermediate_size, source)},
+             source, model);
 }
 
 // hidden_act of the checkpoint. Megatron's fused functions compute gelu by tanh; they need a bias in a plain MLP.
@@ -112,7 +140,7 @@ void readNemoPositions(const Json& config, std::string_view source, ModelConfig&
 }  // namespace
 
 NemoModelConfig readNemoModelConfig(const Json& config, std::string_view source) {
-  checkOnlyNemoValues(config, source);
+  checkOnlyValues(config, kOnlyNemoValues, source);
   NemoModelConfig read;
   ModelConfig& model = read.config;
   model.hidden_size = nemoSize(config, "hidden_size", source);
@@ -155,7 +183,18 @@ NemoModelConfig readNemoModelConfig(const Json& config, std::string_view source)
     model.architecture = "LlamaForCausalLM";
     model.hidden_act = "silu";
     read.begins_with_bos = true;
+    if (hasNemoExperts(config, source)) {
+      model.architecture = "MixtralForCausalLM";
+      readNemoExperts(config, source, model);
+    }
     return read;
+  }
+  if (hasNemoExperts(config, source)) {
+    fail(ErrorCode::kUnsupported,
+         "{}: 'num_moe_experts': a mixture of experts is supported with rmsnorm, swiglu, rotary positions on whole "
+         "heads "
+         "and no biases only",
+         source);
   }
   model.architecture = "GPTForCausalLM";
   model.hidden_act = act;

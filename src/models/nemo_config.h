@@ -18,7 +18,8 @@ struct NemoModelConfig {
   bool begins_with_bos = false;
 };
 
-// Models with Llama's structure become LlamaForCausalLM, all others GPTForCausalLM (models/gpt.h). Throws Error that
+// Models with Llama's structure become LlamaForCausalLM, with experts MixtralForCausalLM; all others GPTForCausalLM
+// (models/gpt.h). Throws Error that
 // names the field: kInvalidArgument for a value that is out of range, kUnsupported for one that needs what Chorus does
 // not have.
 NemoModelConfig readNemoModelConfig(const Json& config, std::string_view source);

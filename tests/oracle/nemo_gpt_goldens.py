@@ -1,7 +1,7 @@
 """Makes tests/goldens/nemo_gpt: answers of tiny Megatron GPT models, as NeMo's model_config.yaml describes them.
 
 The reference below is a plain PyTorch decoder with Megatron's parameters: q, k and v fused by KV group, both halves of a
-gated MLP in one linear, layer norms stored as their difference from 1 (layernorm1p), rotary positions on a part of each
+gated MLP in one linear, experts as Megatron core keeps them, layer norms stored as their difference from 1 (layernorm1p), rotary positions on a part of each
 head. It needs no NeMo. Weights follow from a seed (hashed_weights.py), so a golden has only the config, the shapes and the
 answers; tests/nemo_models_test.cc writes the .nemo files from it.
 """
@@ -54,8 +54,26 @@ VARIANTS = {
                     max_position_embeddings=64, activation="fast-swiglu", normalization="rmsnorm", layernorm_epsilon=1e-5,
                     bias=False, position_embedding_type="rope", rotary_base=500000, scale_positional_embedding=True,
                     share_embeddings_and_output_weights=False)),
+    # Mixtral, which becomes MixtralForCausalLM: the weights of a token's experts sum to 1.
+    "mixtral": dict(
+        vocabulary=31, padded=32,
+        config=dict(mcore_gpt=True, num_layers=4, hidden_size=32, ffn_hidden_size=40, num_attention_heads=8, num_query_groups=4,
+                    max_position_embeddings=64, activation="fast-swiglu", normalization="rmsnorm", layernorm_epsilon=1e-5,
+                    bias=False, position_embedding_type="rope", share_embeddings_and_output_weights=False,
+                    num_moe_experts=4, moe_router_topk=2, override_vocab_size=31)),
+    # The other router, experts of a size of their own and grouped tensors.
+    "mixtral_grouped": dict(
+        vocabulary=30, padded=30, grouped=True,
+        config=dict(mcore_gpt=True, num_layers=4, hidden_size=32, ffn_hidden_size=40, num_attention_heads=4, num_query_groups=2,
+                    max_position_embeddings=64, activation="swiglu", normalization="rmsnorm", layernorm_epsilon=1e-5,
+                    bias=False, position_embedding_type="rope", num_moe_experts=6, moe_router_topk=3, moe_ffn_hidden_size=20,
+                    moe_router_pre_softmax=True)),
 }
 # Names of Megatron core, and of the models before it.
+def expert_linear(variant, expert, linear):
+    return f"mlp.experts.{linear}.weight{expert}" if variant.get("grouped") else f"mlp.experts.local_experts.{expert}.{linear}.weight"
+
+
 CORE = dict(prefix="model.", layer="model.decoder.layers.{}.", qkv="self_attention.linear_qkv",
             dense="self_attention.linear_proj", fc="mlp.linear_fc1", proj="mlp.linear_fc2",
             norm1="self_attention.linear_qkv.layer_norm_", norm2="mlp.linear_fc1.layer_norm_",
@@ -73,6 +91,9 @@ class Shape:
         self.groups = config.get("num_query_groups", self.heads)
         self.d = config.get("kv_channels", self.h // self.heads)
         self.f = config.get("ffn_hidden_size", 4 * self.h)
+        self.experts = config.get("num_moe_experts", 0)
+        if self.experts:
+            self.f = config.get("moe_ffn_hidden_size", self.f)
         self.gated = "glu" in config["activation"]
         self.qkv = (self.heads + 2 * self.groups) * self.d
 
@@ -100,9 +121,15 @@ def tensor_rows(variant):
     norm(layer + names["norm1"])
     linear(layer + names["qkv"], s.qkv, s.h, 1.3)
     linear(layer + names["dense"], s.h, s.heads * s.d, 1.3)
-    norm(layer + names["norm2"])
-    linear(layer + names["fc"], (2 if s.gated else 1) * s.f, s.h, 1.2)
-    linear(layer + names["proj"], s.h, s.f, 1.2)
+    norm(layer + (names["norm2"] if not s.experts else "pre_mlp_layernorm."))
+    if s.experts:
+        rows.append([layer + "mlp.router.weight", [s.experts, s.h], 0, 2 / math.sqrt(s.h)])
+        for expert in range(s.experts):
+            rows.append([layer + expert_linear(variant, expert, "linear_fc1"), [2 * s.f, s.h], 0, 1.2 / math.sqrt(s.h)])
+            rows.append([layer + expert_linear(variant, expert, "linear_fc2"), [s.h, s.f], 0, 1.5 / math.sqrt(s.f)])
+    else:
+        linear(layer + names["fc"], (2 if s.gated else 1) * s.f, s.h, 1.2)
+        linear(layer + names["proj"], s.h, s.f, 1.2)
     norm(names["final"])
     if not config.get("share_embeddings_and_output_weights", True):
         rows.append([names["prefix"] + "output_layer.weight", [variant["padded"], s.h], 0, 3.0 / math.sqrt(s.h)])
@@ -122,6 +149,8 @@ def adapter_rows(variant):
     pair("self_attention.adapter_layer.lora_kqv_adapter", s.h, s.qkv)
     if variant.get("adapts_all", variant["config"]["normalization"] != "layernorm1p"):
         pair("self_attention.adapter_layer.lora_dense_attention_adapter", s.heads * s.d, s.h)
+        if s.experts:
+            return rows
         pair("mlp.adapter_layer.lora_hto4h_adapter", s.h, (2 if s.gated else 1) * s.f)
         pair("mlp.adapter_layer.lora_4htoh_adapter", s.f, s.h)
     return rows
@@ -206,6 +235,25 @@ class Megatron:
             x = F.gelu(x, approximate="tanh")  # fused with the bias
         return self.linear(x, layer, self.names["proj"], "mlp.adapter_layer.lora_4htoh_adapter")
 
+    def experts(self, x, layer):
+        """Megatron core's TopKRouter and SequentialMLP."""
+        prefix, top_k = self.names["layer"].format(layer), self.config["moe_router_topk"]
+        scores = F.linear(x, self.tensors[prefix + "mlp.router.weight"])
+        best = scores.topk(top_k + 1).values
+        assert (best[:, -2] - best[:, -1]).min() > 2e-3, "a close choice of experts"
+        if self.config.get("moe_router_pre_softmax"):
+            weights, chosen = scores.softmax(-1).topk(top_k)
+        else:
+            top, chosen = scores.topk(top_k)
+            weights = top.softmax(-1)
+        out = torch.zeros_like(x)
+        for row in range(x.shape[0]):
+            for weight, expert in zip(weights[row], chosen[row].tolist()):
+                fc, proj = (self.tensors[prefix + expert_linear(self.variant, expert, name)] for name in ("linear_fc1", "linear_fc2"))
+                first, second = F.linear(x[row], fc).chunk(2)
+                out[row] += weight * F.linear(F.silu(first) * second, proj)
+        return out
+
     def logits(self, tokens):
         x = self.tensors[self.names["prefix"] + "embedding.word_embeddings.weight"][tokens]
         positions = self.tensors.get(self.names["prefix"] + "embedding.position_embeddings.weight")
@@ -214,7 +262,10 @@ class Megatron:
         for layer in range(self.config["num_layers"]):
             prefix = self.names["layer"].format(layer)
             x = x + self.attention(self.norm(x, prefix + self.names["norm1"]), layer)
-            x = x + self.mlp(self.norm(x, prefix + self.names["norm2"]), layer)
+            if self.s.experts:
+                x = x + self.experts(self.norm(x, prefix + "pre_mlp_layernorm."), layer)
+            else:
+                x = x + self.mlp(self.norm(x, prefix + self.names["norm2"]), layer)
         head = self.tensors.get(self.names["prefix"] + "output_layer.weight",
                                 self.tensors[self.names["prefix"] + "embedding.word_embeddings.weight"])
         return F.linear(self.norm(x, self.names["final"]), head)[:, :self.variant["vocabulary"]]

@@ -232,7 +232,7 @@ SourceModel openNemo(const fs::path& path, const ConvertOptions& options) {
     const bool is_norm_weight = row.slot.kind == SlotKind::kNorm && row.slot.isWeight();
     // A head that the rank files hold, although the model ties it to the embedding.
     const bool is_tied = row.slot == slotOf(LinearId::kHead) && model.config.tie_word_embeddings;
-    row.sources.push_back({.name = is_tied ? "transformer.vocab_embedding.weight" : row.name,
+    row.sources.push_back({.name = is_tied ? "transformer.vocab_embedding.weight" : joinedName(row),
                            .rows = row.shape[0],
                            .transform = {.add = is_norm_weight && read.norms_from_one ? 1.0f : 0.0f},
                            .format = SourceFormat::kNemo});

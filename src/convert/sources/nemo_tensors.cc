@@ -67,6 +67,10 @@ class Assembler {
     has_norm_bias_ = has(slotOf(NormId::kFinal).bias());
     has_bias_ = has(slotOf(LinearId::kQkv).bias());
     is_gated_ = has(slotOf(LinearId::kFc, config_.intermediate_size));
+    if (const WeightRow* experts = findRow(table, slotOf(LinearId::kExpertsProj))) {
+      experts_ = experts->experts;
+      expert_size_ = experts->shape[1];
+    }
     const int64_t vocabulary = config_.vocab_size, h = config_.hidden_size;
     const int64_t padded = paddedVocabulary();
     byRows("transformer.vocab_embedding.weight", 0, {kEmbedding}, padded, h, vocabulary);
@@ -213,6 +217,7 @@ class Assembler {
         h, prefix);
     byColumns(out + "attention.dense.weight", pp, {"self_attention.dense.weight", "self_attention.linear_proj.weight"},
               h, q, prefix);
+    if (experts_ > 0) return addExperts(out, pp, prefix);
     addFc(out, pp, "weight", h, prefix);
     byColumns(out + "mlp.proj.weight", pp, {"mlp.dense_4h_to_h.weight", "mlp.linear_fc2.weight"}, h, f, prefix);
     if (!has_bias_) return;
@@ -239,6 +244,42 @@ class Assembler {
     half(gate, pp, {old, core}, f, cols, 1, prefix);
   }
 
+  // The tensors of Megatron core's SequentialMLP, or of Transformer Engine's grouped linears.
+  void addExperts(const std::string& out, int32_t pp, std::string_view prefix) {
+    const int64_t h = config_.hidden_size, f = expert_size_;
+    if (const std::string* grouped = find(pp, 0, {"mlp.experts.weight1"}, prefix)) {
+      fail(ErrorCode::kUnsupported,
+           "{}: tensor '{}' holds all experts, as 'moe_grouped_gemm' without Transformer "
+           "Engine keeps them, which is not supported",
+           shard(pp, 0).source(), *grouped);
+    }
+    whole(out + "mlp.router.weight", pp, {"mlp.router.weight"}, {experts_, h}, prefix);
+    for (int64_t expert = 0; expert < experts_; ++expert) {
+      const auto names = [&](const char* linear) {
+        return std::pair(fmt::format("mlp.experts.local_experts.{}.{}.weight", expert, linear),
+                         fmt::format("mlp.experts.{}.weight{}", linear, expert));
+      };
+      const std::string in_checkpoint = fmt::format("{}mlp.experts.{}.", out, expert);
+      const auto [fc, grouped_fc] = names("linear_fc1");
+      expertInput(in_checkpoint + "fc.weight", pp, {fc, grouped_fc}, f, h, prefix);
+      const auto [proj, grouped_proj] = names("linear_fc2");
+      byColumns(in_checkpoint + "proj.weight", pp, {proj, grouped_proj}, h, f, prefix);
+    }
+  }
+
+  // Both halves of an expert's input projection. Each rank has a part of both, the activated half first; the checkpoint
+  // has the activated half last.
+  void expertInput(std::string name, int32_t pp, Names names, int64_t rows, int64_t cols, std::string_view prefix) {
+    const int64_t each = rows / tp_;
+    SourceTensor tensor({2 * rows, cols});
+    for (int32_t tp = 0; tp < tp_; ++tp) {
+      const TensorView& view = stored(pp, tp, names, prefix, {2 * each, cols});
+      tensor.addRectangle(view, {0, 0, each, cols}, rows + tp * each, 0);
+      tensor.addRectangle(view, {each, 0, each, cols}, tp * each, 0);
+    }
+    add(std::move(name), std::move(tensor), pp);
+  }
+
   void checkAllUsed() const {
     for (size_t i = 0; i < names_.size(); ++i) {
       for (const auto& [name, full] : names_[i]) {
@@ -257,6 +298,7 @@ class Assembler {
   const std::vector<TensorFile>& shards_;
   const int32_t tp_, pp_;
   bool has_norm_bias_ = false, has_bias_ = false, is_gated_ = false;
+  int64_t experts_ = 0, expert_size_ = 0;                               // 0: the MLPs are dense
   std::vector<std::map<std::string, std::string, std::less<>>> names_;  // of each shard: name without prefix -> name
   std::set<const std::string*> used_;
   SourceTensors* out_ = nullptr;
@@ -266,6 +308,13 @@ class Assembler {
 
 int64_t paddedVocabulary(const NemoShards& shards, const ModelConfig& config) {
   return Assembler(shards, config).paddedVocabulary();
+}
+
+std::string joinedName(const WeightRow& row) {
+  if (row.experts == 0) return row.name;
+  std::string name = row.name;
+  const std::string_view mlp = ".mlp.";
+  return name.replace(name.find(mlp), mlp.size(), ".mlp.experts.{expert}.");
 }
 
 void joinNemoShards(const NemoShards& shards, const ModelConfig& config, const WeightTable& table, SourceTensors& out) {

@@ -23,9 +23,12 @@ struct NemoShards {
 // Rows of the embedding on all ranks together. Megatron pads them, so there may be more than tokens. Throws Error.
 int64_t paddedVocabulary(const NemoShards& shards, const ModelConfig& config);
 
-// Adds the tensors of all rows of `table`, which is that of the finalised config, to `out`. Their values are those of
-// the shards: layernorm1p's norms are one less than the checkpoint's. The memory of the shards must outlive `out`.
-// Throws Error that names the tensor that is missing, has another shape, or is none of the model.
+// The name of a table row's source among the joined tensors; with experts, one tensor for each expert.
+std::string joinedName(const WeightRow& row);
+
+// Adds the tensors (joinedName) of all rows of `table`, which is that of the finalised config, to `out`. Their values
+// are those of the shards: layernorm1p's norms are one less than the checkpoint's. The memory of the shards must
+// outlive `out`. Throws Error that names the tensor that is missing, has another shape, or is none of the model.
 void joinNemoShards(const NemoShards& shards, const ModelConfig& config, const WeightTable& table, SourceTensors& out);
 
 }  // namespace chorus
