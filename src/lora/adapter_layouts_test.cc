@@ -354,6 +354,12 @@ TEST_F(AdapterLayoutsTest, NamesOfOtherModelsPartsAreRefused) {
     put(std::string(prefix) + "layers.0.self_attn.q_proj.lora_A.weight", {kRank, 4});
     EXPECT_THAT(refusal(), AllOf(HasSubstr(prefix), HasSubstr("adapts no module")));
   }
+  for (const char* module : {"encoder_attn.q_proj", "EncDecAttention.k", "cross_attn.out_proj"}) {
+    tensors_ = peft_;
+    const std::string name = fmt::format("{}model.layers.0.{}.lora_A.weight", kPeft, module);
+    put(name, {kRank, 4});
+    EXPECT_THAT(refusal(), HasSubstr(name + "' adapts no module of LlamaForCausalLM")) << "it has no cross attention";
+  }
   for (const char* name : {"model.layers.0.self_attn.q_proj.lora_C.weight", "lora_A.weight", "x", ".lora_A.weight",
                            "model.layers.0.self_attn.q_proj.lora_a.default", "optimizer.state", ""}) {
     tensors_ = peft_;

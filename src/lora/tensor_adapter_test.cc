@@ -108,6 +108,14 @@ TEST_F(TensorAdapterTest, ModuleIdsThatOnlyChorusHasAreRefused) {
   }
 }
 
+TEST_F(TensorAdapterTest, CrossAttentionNeedsADecoderThatHasIt) {
+  const char* names[] = {"cross_attn_qkv", "cross_attn_q", "cross_attn_k", "cross_attn_v", "cross_attn_dense"};
+  for (int32_t id = 8; id <= 12; ++id) {
+    config_ = {id, 1, 2, 0, kMlp4HToH, 0, 1, 0};
+    EXPECT_EQ(refusal(), fmt::format("lora module {} not enabled for this model", names[id - 8]));
+  }
+}
+
 TEST_F(TensorAdapterTest, RefusesInTensorRtLlmsWords) {
   weights_shape_ = {28};
   EXPECT_EQ(refusal(), "Invalid shape for lora_weights tensor");
