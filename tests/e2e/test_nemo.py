@@ -38,18 +38,18 @@ class Nemo(unittest.TestCase):
             shutil.copy(adapters / "shout" / "any.nemo", adapters / "two" / archive)
         with self.serve("--lora_dir", adapters) as server:
             client = setting.client(server)
-            self.assertEqual([model.id for model in client.models.list()], ["demo.nemo", "german", "json", "roman", "shout"])
+            self.assertEqual([model.id for model in client.models.list()], ["demo", "german", "json", "roman", "shout"])
             for name in ("both", "none", "two"):
                 self.assertTrue(any(f"/{name}" in line for line in server.log_lines), server.log)
             rows = [row for row in setting.expected() if row["adapter"] != "sum"]
             self.assertEqual({row["adapter"] for row in rows}, {None, "german", "json", "roman", "shout"})
             for row in rows:
                 with self.subTest(adapter=row["adapter"], prompt=row["prompt"]):
-                    answer = ask(client, {**row, "adapter": row["adapter"] or "demo.nemo"}, max_tokens=64)
+                    answer = ask(client, {**row, "adapter": row["adapter"] or "demo"}, max_tokens=64)
                     self.assertEqual(answer.choices[0].message.content, row["text"])
         # The second start finds the engine.
         with self.serve() as server:
-            self.assertEqual([model.id for model in setting.client(server).models.list()], ["demo.nemo"])
+            self.assertEqual([model.id for model in setting.client(server).models.list()], ["demo"])
         engines = [path for path in (self.directory / "cache" / "engines").iterdir() if path.is_dir()]
         self.assertEqual(len(engines), 1)
 

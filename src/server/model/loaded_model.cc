@@ -70,7 +70,8 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
       options.model_directory.empty() ? engine.tokenizer_directory : fs::path(options.model_directory);
   fs::path full = fs::absolute(named).lexically_normal();
   if (!full.has_filename()) full = full.parent_path();
-  return full.filename().string();
+  std::error_code ignored;
+  return (fs::is_regular_file(full, ignored) ? full.stem() : full.filename()).string();
 }
 
 void logFound(const AdapterDirectory::Found& found) {
