@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// What checkNimVariables() logs; the text of its error instead, if it throws one.
+// Returns what checkNimVariables() logs, or the text of its error if it throws one.
 std::string checked(std::vector<const char*> environment) {
   environment.push_back(nullptr);
   initLogging("info");

@@ -34,7 +34,7 @@ struct TorchTensor {
   bool isContiguous() const;
 };
 
-// What the reader does with classes and functions that a pickle names and that tensors do not need.
+// How the reader treats classes and functions that a pickle names and that tensors do not need.
 enum class OtherClasses {
   kRefused,
   // They and their objects are opaque values (PickleHost::isOpaque), as training checkpoints have objects of optimizers

@@ -48,7 +48,7 @@ struct BenchMatrix {
   int64_t rows, cols;
 };
 
-// As many copies of one weight as fit into cold_bytes, at least one. next() returns them in turn, like the layers of a
+// Copies of one weight: as many as fit into cold_bytes, at least one. next() returns them in turn, like the layers of a
 // model.
 class ColdWeights {
  public:

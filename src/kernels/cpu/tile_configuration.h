@@ -1,4 +1,4 @@
-// Which configuration the AMX tile registers of a thread have while it runs one task of an op.
+// The configuration of the AMX tile registers of a thread while it runs one task of an op.
 #pragma once
 
 namespace chorus {

@@ -1,4 +1,4 @@
-// What requests may do with API keys.
+// Tests what requests may do with each API key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

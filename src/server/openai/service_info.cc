@@ -13,7 +13,7 @@
 namespace chorus::server {
 namespace {
 
-// As 40 lower-case hexadecimal digits.
+// Returns the SHA-1 of the text as 40 lower-case hexadecimal digits.
 std::string sha1(std::string_view text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;

@@ -1,4 +1,4 @@
-// What the server says about itself, in the forms of NVIDIA NIM: GET /v1/version, /v1/license, /v1/metadata and
+// Routes with facts about the server in the forms of NVIDIA NIM: GET /v1/version, /v1/license, /v1/metadata and
 // /v1/manifest.
 #pragma once
 
