@@ -139,7 +139,8 @@ struct Variable {
 constexpr const char* kNimIntroduction = R"(
 ### Variables of NVIDIA NIM
 
-`chorus serve` knows the variables of NIM's containers of language models. One stands in for a flag; has *no effect*, which a line
+`chorus serve` knows the variables of NIM's containers of language models. One stands in for a flag (`NIM_SSL_MODE` says whether
+those of TLS do); has *no effect*, which a line
 of the log says at start; or is *refused*: it asks for something that this server does not do, and any value but those in
 parentheses ends the start with an error that names it. An unknown variable that begins with `NIM_` gets a warning.
 
@@ -152,6 +153,7 @@ void addNimTable(std::string& page) {
   for (const NimVariable& variable : nimVariables()) {
     std::string fate = "no effect";
     if (variable.fate == NimFate::kFlag) fate = code("--" + std::string(variable.flag));
+    if (variable.fate == NimFate::kMode) fate = "mode";
     if (variable.fate == NimFate::kRefused) {
       fate = "refused";
       std::string allowed(variable.off);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -25,7 +26,6 @@ constexpr std::string_view kNoOtel = "nothing is sent to a collector; Prometheus
 constexpr std::string_view kOneProcess =
     "a server is one process on one machine; an engine of several ranks comes from chorus build, by --engine_dir";
 constexpr std::string_view kHostMemory = "the KV cache is in the host's memory";
-constexpr std::string_view kNoTls = "certificates are not taken from it; docs/security.md says how to serve HTTPS";
 
 constexpr NimVariable flag(std::string_view name, std::string_view of, std::string_view note = "") {
   return {name, NimFate::kFlag, of, "", note};
@@ -122,10 +122,10 @@ constexpr NimVariable kVariables[] = {
     none("NIM_CORS_ALLOW_HEADERS", "all headers that a request may have are allowed"),
     none("NIM_CORS_EXPOSE_HEADERS", "all headers that clients use are exposed"),
     none("NIM_CORS_MAX_AGE", "the server chooses it"),
-    refused("NIM_SSL_MODE", "disabled|none", kNoTls),
-    none("NIM_SSL_KEY_PATH", "NIM_SSL_MODE decides whether it is used"),
-    none("NIM_SSL_CERTS_PATH", "NIM_SSL_MODE decides whether it is used"),
-    none("NIM_SSL_CA_CERTS_PATH", "NIM_SSL_MODE decides whether it is used"),
+    {"NIM_SSL_MODE", NimFate::kMode, "", "", "DISABLED, TLS or MTLS (certificates of clients too)"},
+    {"NIM_SSL_KEY_PATH", NimFate::kFlag, "tls_key_file", "", "if NIM_SSL_MODE is TLS or MTLS", "tls|mtls"},
+    {"NIM_SSL_CERTS_PATH", NimFate::kFlag, "tls_cert_file", "", "if NIM_SSL_MODE is TLS or MTLS", "tls|mtls"},
+    {"NIM_SSL_CA_CERTS_PATH", NimFate::kFlag, "tls_client_ca_file", "", "if NIM_SSL_MODE is MTLS", "mtls"},
     refused("NIM_HEALTH_PORT", "", "the health routes have the port of the others, --port"),
     none("NIM_HTTP_MAX_WORKERS", "--intake_threads sets the threads that prepare requests"),
     none("NIM_NGINX_DIR", "the server needs no proxy of its own"),
@@ -149,9 +149,14 @@ constexpr NimVariable kVariables[] = {
     none("NIM_CAPTURE_ARGS", "requests are not recorded"),
 };
 
-bool isOff(const NimVariable& variable, std::string value) {
-  std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::ranges::any_of(std::views::split(variable.off, '|'),
+std::string lowerCase(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// values: separated by '|'.
+bool hasValue(std::string_view values, std::string_view value) {
+  return std::ranges::any_of(std::views::split(values, '|'),
                              [&](const auto& one) { return std::string_view(one.begin(), one.end()) == value; });
 }
 
@@ -170,6 +175,15 @@ void warnUnknown(std::string_view name) {
 
 std::span<const NimVariable> nimVariables() { return kVariables; }
 
+std::string nimSslMode() {
+  const char* mode = std::getenv("NIM_SSL_MODE");
+  return lowerCase(mode == nullptr ? "" : mode);
+}
+
+bool countsNow(const NimVariable& variable) {
+  return variable.fate == NimFate::kFlag && (variable.modes.empty() || hasValue(variable.modes, nimSslMode()));
+}
+
 void checkNimVariables(const char* const* environment) {
   std::vector<std::string_view> unknown;
   std::vector<const NimVariable*> idle;
@@ -178,16 +192,22 @@ void checkNimVariables(const char* const* environment) {
     const size_t equals = entry.find('=');
     if (!entry.starts_with("NIM_") || equals == std::string_view::npos || equals + 1 == entry.size()) continue;
     const std::string_view name = entry.substr(0, equals);
+    const std::string value = lowerCase(std::string(entry.substr(equals + 1)));
     const auto* const known = std::ranges::find(kVariables, name, &NimVariable::name);
     if (known == std::end(kVariables)) {
       unknown.push_back(name);
-    } else if (known->fate == NimFate::kNoEffect) {
+    } else if (known->fate == NimFate::kNoEffect || (known->fate == NimFate::kFlag && !countsNow(*known))) {
       idle.push_back(known);
-    } else if (known->fate == NimFate::kRefused && !isOff(*known, std::string(entry.substr(equals + 1)))) {
+    } else if (known->fate == NimFate::kRefused && !hasValue(known->off, value)) {
       fail(ErrorCode::kUnsupported, "{}: {}", name, known->note);
+    } else if (known->fate == NimFate::kMode && !hasValue("disabled|tls|mtls", value)) {
+      fail(ErrorCode::kInvalidArgument, "{} {}: use {}", name, shown(entry.substr(equals + 1)), known->note);
     }
   }
-  for (const NimVariable* variable : idle) log::info("{}: no effect; {}", variable->name, variable->note);
+  for (const NimVariable* variable : idle) {
+    const char* condition = variable->fate == NimFate::kFlag ? "it counts " : "";
+    log::info("{}: no effect; {}{}", variable->name, condition, variable->note);
+  }
   for (const std::string_view name : unknown) warnUnknown(name);
 }
 

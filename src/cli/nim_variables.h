@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace chorus {
@@ -11,6 +12,7 @@ enum class NimFate {
   kFlag,      // stands in for the flag
   kNoEffect,  // what it asks for is always so, or means nothing on this server; logged in one line at start
   kRefused,   // any value but those of `off` ends the start with an error
+  kMode,      // NIM_SSL_MODE: says which of the variables with `modes` count
 };
 
 struct NimVariable {
@@ -19,13 +21,21 @@ struct NimVariable {
   std::string_view flag;  // of kFlag: its first long name, without dashes
   std::string_view off;   // of kRefused: values that ask for nothing, in lower case, separated by '|'; empty: none
   std::string_view note;  // why, and what to use instead; may be empty for kFlag
+  // Of kFlag: values of NIM_SSL_MODE with which it counts, in lower case, separated by '|'. Empty: it always counts.
+  std::string_view modes = {};
 };
 
 std::span<const NimVariable> nimVariables();
 
+// The value of NIM_SSL_MODE in lower case; empty if it is not set.
+std::string nimSslMode();
+// Whether a variable of kFlag stands in for its flag now.
+bool countsNow(const NimVariable& variable);
+
 // Checks the variables of a process; environment: as ::environ, "NAME=VALUE" strings that end with a null pointer.
-// A variable with an empty value counts as not set. Throws Error(kUnsupported) that names the first refused variable.
-// Otherwise it logs a line for each variable without effect, and a warning for each unknown name that begins with NIM_.
+// A variable with an empty value counts as not set. Throws Error(kUnsupported) that names the first refused variable,
+// and Error(kInvalidArgument) for an unknown NIM_SSL_MODE. Otherwise it logs a line for each variable without effect,
+// and a warning for each unknown name that begins with NIM_.
 void checkNimVariables(const char* const* environment);
 
 }  // namespace chorus

@@ -41,7 +41,10 @@ class NimVariablesTest : public testing::Test {
     serve = app.get_subcommand("serve");
   }
   ~NimVariablesTest() override {
-    for (const char* name : {"NIM_SERVER_PORT", "NIM_HTTP_API_PORT", "CHORUS_PORT"}) unsetenv(name);
+    for (const char* name : {"NIM_SERVER_PORT", "NIM_HTTP_API_PORT", "CHORUS_PORT", "NIM_SSL_MODE",
+                             "NIM_SSL_CERTS_PATH", "NIM_SSL_KEY_PATH", "NIM_SSL_CA_CERTS_PATH"}) {
+      unsetenv(name);
+    }
   }
 
   CLI::App app;
@@ -73,14 +76,35 @@ TEST_F(NimVariablesTest, ARefusedVariableIsAnErrorUnlessItAsksForNothing) {
   for (const NimVariable& variable : nimVariables()) {
     const std::string entry = std::string(variable.name) + "=anything";
     const std::string text = checked({entry.c_str()});
-    if (variable.fate == NimFate::kFlag) {
+    if (variable.fate == NimFate::kFlag && variable.modes.empty()) {
       EXPECT_EQ(text, "");
     } else {
+      const bool is_idle = variable.fate == NimFate::kNoEffect || variable.fate == NimFate::kFlag;
       EXPECT_THAT(text, HasSubstr(variable.name));
       EXPECT_THAT(text, HasSubstr(variable.note));
-      EXPECT_EQ(text.find("no effect") == std::string::npos, variable.fate == NimFate::kRefused) << text;
+      EXPECT_EQ(text.find("no effect") != std::string::npos, is_idle) << text;
     }
   }
+}
+
+TEST_F(NimVariablesTest, TheModeOfTlsSaysWhichFilesCount) {
+  const auto chosen = [&](const char* mode) {
+    setenv("NIM_SSL_MODE", mode, 1);
+    for (const char* name : {"NIM_SSL_CERTS_PATH", "NIM_SSL_KEY_PATH", "NIM_SSL_CA_CERTS_PATH"}) setenv(name, "/x", 1);
+    chooseVariables(*serve, {});
+    std::string names;
+    for (const char* flag : {"--tls_cert_file", "--tls_key_file", "--tls_client_ca_file"}) {
+      names += serve->get_option(flag)->get_envname() + " ";
+    }
+    return names;
+  };
+  EXPECT_EQ(chosen("MTLS"), "NIM_SSL_CERTS_PATH NIM_SSL_KEY_PATH NIM_SSL_CA_CERTS_PATH ");
+  EXPECT_EQ(chosen("tls"), "NIM_SSL_CERTS_PATH NIM_SSL_KEY_PATH CHORUS_TLS_CLIENT_CA_FILE ");
+  const std::string none = "CHORUS_TLS_CERT_FILE CHORUS_TLS_KEY_FILE CHORUS_TLS_CLIENT_CA_FILE ";
+  EXPECT_EQ(chosen("DISABLED"), none);
+  EXPECT_EQ(chosen(""), none);
+  EXPECT_THAT(checked({"NIM_SSL_KEY_PATH=/x"}), HasSubstr("NIM_SSL_KEY_PATH: no effect; it counts if NIM_SSL_MODE"));
+  EXPECT_THAT(checked({"NIM_SSL_MODE=SSL"}), HasSubstr("NIM_SSL_MODE SSL: use DISABLED, TLS or MTLS"));
 }
 
 TEST_F(NimVariablesTest, AnUnknownVariableGetsAWarningWithTheNearestName) {

@@ -79,6 +79,17 @@ void checkIsThere(const char* flag, const std::string& path) {
   }
 }
 
+// NIM_SSL_MODE asks for TLS, so the files must be given, by NIM's variables or otherwise.
+void checkSslFiles(const server::ServeOptions& options) {
+  const std::string mode = nimSslMode();
+  if ((mode == "tls" || mode == "mtls") && options.tls_cert_file.empty()) {
+    fail(ErrorCode::kInvalidArgument, "NIM_SSL_MODE: it needs NIM_SSL_CERTS_PATH and NIM_SSL_KEY_PATH");
+  }
+  if (mode == "mtls" && options.tls_client_ca_file.empty()) {
+    fail(ErrorCode::kInvalidArgument, "NIM_SSL_MODE: MTLS needs NIM_SSL_CA_CERTS_PATH");
+  }
+}
+
 void runServe(ServeArgs& args, const std::string& configuration) {
   server::ServeOptions& options = args.options;
   options.log_json = args.log_format == "json";
@@ -106,6 +117,7 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   // NIM_SERVED_MODEL_NAME may list several names; responses use the first.
   options.model_name = options.model_name.substr(0, options.model_name.find(','));
   checkNimVariables(environ);
+  checkSslFiles(options);
   infoLines(configuration);
   server::serve(options);
 }

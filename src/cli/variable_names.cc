@@ -100,9 +100,15 @@ void chooseVariables(CLI::App& command, std::span<const char* const> args) {
   for (CLI::Option* option : command.get_options()) {
     if (option == command.get_help_ptr() || isGiven(*option, args)) continue;
     std::string chosen;
-    for (const std::string& name : variablesOf(*option)) {
+    const std::vector<std::string> names = variablesOf(*option);
+    const auto counts = [&](const std::string& name) {
+      const auto variables = nimVariables();
+      const auto known = std::ranges::find(variables, name, &NimVariable::name);
+      return known == variables.end() || countsNow(*known);
+    };
+    for (const std::string& name : names) {
       const char* value = environmentValue(name);
-      if (value == nullptr) continue;
+      if (value == nullptr || !counts(name)) continue;
       if (chosen.empty()) {
         chosen = name;
       } else if (!name.starts_with("CHORUS_") && std::string_view(environmentValue(chosen)) != value) {
@@ -110,6 +116,7 @@ void chooseVariables(CLI::App& command, std::span<const char* const> args) {
              name, chosen);
       }
     }
+    if (chosen.empty() && !names.empty() && !counts(names.front())) chosen = names.back();
     if (!chosen.empty()) option->envname(chosen);
   }
 }

@@ -40,9 +40,9 @@ void addNimVariables(CLI::App& command);
 std::vector<std::string> variablesOf(const CLI::Option& option);
 
 // Makes the parser read, for each option that is not among the words `args`, the first of its variables that is set
-// and not empty. NIM's override the one with CHORUS_, which images and services set. Call it before the command is
-// parsed. Throws Error(kInvalidArgument), which names both, if two of NIM's variables for one option have different
-// values.
+// and not empty, and counts (countsNow() in cli/nim_variables.h). NIM's override the one with CHORUS_, which images and
+// services set. Call it before the command is parsed. Throws Error(kInvalidArgument), which names both, if two of NIM's
+// variables for one option have different values.
 void chooseVariables(CLI::App& command, std::span<const char* const> args);
 
 }  // namespace chorus
