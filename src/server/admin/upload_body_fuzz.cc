@@ -1,10 +1,12 @@
 // An upload is either read or refused with an ApiError of status 400 whose body is JSON. The input's first line is the
 // Content-Type, the rest is the body.
 // parses: src/server/admin/upload_body.cc src/server/admin/multipart.cc
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "fuzz/fuzz_target.h"
 #include "server/admin/multipart.h"
 #include "server/admin/upload_body.h"
