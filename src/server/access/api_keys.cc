@@ -243,6 +243,14 @@ ApiKeys::AdapterSettings ApiKeys::settingsOf(const std::string& adapter) const {
   return {};
 }
 
+ApiKeys ApiKeys::single(std::string_view key) {
+  checkLength(key, "--api_key");
+  ApiKeys keys;
+  keys.keys_.push_back(
+      {digestOf(key), std::make_shared<const KeyRights>(KeyRights{.name = "api_key", .admin = true, .adapters = {}})});
+  return keys;
+}
+
 std::shared_ptr<const KeyRights> ApiKeys::authenticate(const HttpRequest& request) const {
   const std::string_view presented = presentedKey(request);
   if (presented.empty()) throw ApiError::unauthenticated("You didn't provide an API key.");
