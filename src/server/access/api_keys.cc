@@ -125,7 +125,7 @@ class Entry {
     constexpr int64_t kMost = 1000;
     const auto found = object_.find("weight");
     if (found == object_.end() || found->is_null()) return 1;
-    const bool fits = found->is_number_unsigned() && found->get<uint64_t>() >= 1 && found->get<uint64_t>() <= kMost;
+    const bool fits = found->is_number_integer() && found->get<int64_t>() >= 1 && found->get<int64_t>() <= kMost;
     if (!fits) refuse(fmt::format("'weight' must be a whole number from 1 to {}", kMost));
     return found->get<int32_t>();
   }
@@ -151,9 +151,9 @@ class Entry {
   std::optional<int64_t> limit(const char* field) const {
     const auto found = object_.find(field);
     if (found == object_.end() || found->is_null()) return std::nullopt;
-    // Json has integers up to 2^64.
-    const bool fits = found->is_number_unsigned() ? found->get<uint64_t>() <= TokenBucket::kMaxPerMinute
-                                                  : found->is_number_integer() && found->get<int64_t>() == 0;
+    // A number above 2^63 becomes negative.
+    const bool fits =
+        found->is_number_integer() && found->get<int64_t>() >= 0 && found->get<int64_t>() <= TokenBucket::kMaxPerMinute;
     if (!fits) refuse(fmt::format("'{}' must be a whole number from 0 to {}", field, TokenBucket::kMaxPerMinute));
     return found->get<int64_t>();
   }

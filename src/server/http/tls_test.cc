@@ -268,7 +268,8 @@ TEST_F(TlsTest, EndlessKeyUpdatesDelayNobody) {
   std::atomic<bool> stop{false};
   const auto busy = client({.version = TLS1_3_VERSION});
   std::thread updates([&] {
-    while (!stop && SSL_key_update(busy->ssl(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(busy->ssl()) == 1) {
+    while (!stop && SSL_key_update(busy->ssl(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1 &&
+           SSL_do_handshake(busy->ssl()) == 1) {
     }
   });
   for (int i = 0; i < 20; ++i) {
@@ -295,7 +296,7 @@ TEST_F(TlsTest, ANewCertificateIsForNewConnections) {
   start();
   const auto before = client();
   EXPECT_EQ(before->serverSerial(), 1);
-  const TestCertificate next("localhost", &authority, 2);
+  const TestCertificate next("renewed", &authority, 2);
   next.write(path("cert.pem"), path("key.pem"));
   certificates->refresh();
   EXPECT_EQ(client()->serverSerial(), 2);
