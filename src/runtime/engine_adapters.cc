@@ -189,9 +189,8 @@ executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& fi
   files_of.open();
   executor::AdapterReport report;
   try {
-    const AdapterContents files =
-        readAdapterFiles(location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_,
-                         &throttle);
+    const AdapterContents files = readAdapterFiles(
+        location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_, &throttle);
     if (const auto* const peft = std::get_if<PeftFiles>(&files.files)) report.tensors = tensorReports(*peft, target);
     const Adapter adapter = readAdapter(files, name, target);
     checkServable(adapter, engine.buildConfig());
