@@ -21,6 +21,7 @@ class AdapterHistoryTest : public AdapterDirectoryTest {
   using Loaded = AdapterDirectory::Loaded;
 
   std::unique_ptr<AdapterDirectory> openWithUploads(uint64_t bytes = 1000) {
+    fs::create_directories(root / "store");
     return open(
         {.allowed_roots = {(root / "store").string()}, .upload_directory = root / "uploads", .upload_bytes = bytes});
   }
