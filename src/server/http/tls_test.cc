@@ -213,7 +213,7 @@ TEST_F(TlsTest, GarbageEndsTheConnection) {
       case 3:
         bytes += bytes;
         break;
-      case 4:  // a record header with another length
+      default:  // a record header with another length
         bytes[3] = static_cast<char>(random());
         bytes[4] = static_cast<char>(random());
         break;
