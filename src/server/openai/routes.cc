@@ -124,6 +124,8 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
     try {
       const ApiError error = currentApiError();
       log::debug("{} answered {}: {}", request_.id, error.status(), error.message());
+      // Before the answer, because the client may send its next request as soon as it has it.
+      if (request_.usage) request_.usage->end();
       exchange_->respond(error.response(errorFormFor(request_.path, request_.id)));
     } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
       return;
