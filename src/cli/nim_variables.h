@@ -18,10 +18,11 @@ enum class NimFate {
 struct NimVariable {
   std::string_view name;
   NimFate fate;
-  std::string_view flag;  // of kFlag: its first long name, without dashes
-  std::string_view off;   // of kRefused: values that ask for nothing, in lower case, separated by '|'; empty: none
+  std::string_view flag;  // only with kFlag: the flag's first long name, without dashes
+  std::string_view off;   // only with kRefused: values that ask for nothing, in lower case, separated by '|'
   std::string_view note;  // why, and what to use instead; may be empty for kFlag
-  // Of kFlag: values of NIM_SSL_MODE with which it counts, in lower case, separated by '|'. Empty: it always counts.
+  // Only with kFlag: the values of NIM_SSL_MODE under which the variable is used, in lower case, separated by '|'.
+  // Empty: it is always used.
   std::string_view modes = {};
 };
 
