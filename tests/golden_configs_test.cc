@@ -76,9 +76,10 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
     std::rotate(requests_.begin(), longest, requests_.end());
   }
 
-  // Runs each request alone with default settings.
+  // Runs each request alone on one thread, with default settings otherwise.
   void runUsual(const Arithmetic& arithmetic) {
     executor::ExecutorConfig config;
+    config.setNumThreads(1);
     config.setBackend(arithmetic.reference ? "reference" : "cpu");
     if (arithmetic.isa) config.setIsa(std::string(isaName(*arithmetic.isa)));
     const auto engine_dir =

@@ -41,7 +41,7 @@ VariantRecord compare(const GoldenCase& golden, const Where& where) {
   SCOPED_TRACE(golden.name + " " + where.name());
   const auto engines = RankGroup::loadEngines(testEngine(golden.directory, dtype));
   const Engine& engine = *engines.front();
-  RankGroup ranks(engines, {.name = where.backend, .threads = 2, .isa = where.isa}, kTeacherForcedOptions);
+  RankGroup ranks(engines, {.name = where.backend, .threads = 1, .isa = where.isa}, kTeacherForcedOptions);
   std::vector<std::shared_ptr<const PreparedAdapter>> adapters;
   for (size_t i = 0; i < golden.adapters.size(); ++i) {
     adapters.push_back(ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), engine)));

@@ -19,7 +19,7 @@ namespace {
 // Logits of every row of the golden, from all ranks of the engine together.
 std::vector<std::vector<float>> logitsOf(const GoldenCase& golden, const std::filesystem::path& engine_dir,
                                          const std::string& backend, int64_t chunk) {
-  RankGroup ranks(RankGroup::loadEngines(engine_dir), {.name = backend, .threads = 2}, kTeacherForcedOptions);
+  RankGroup ranks(RankGroup::loadEngines(engine_dir), {.name = backend, .threads = 1}, kTeacherForcedOptions);
   std::vector<std::shared_ptr<const PreparedAdapter>> adapters;
   for (size_t i = 0; i < golden.adapters.size(); ++i) {
     adapters.push_back(ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), ranks.engine())));

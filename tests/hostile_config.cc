@@ -46,6 +46,9 @@ HostileConfig loadHostileConfig(const std::string& name) {
   HostileConfig config{.name = name, .build = testBuildConfig()};
   BuildConfig& build = config.build;
   executor::ExecutorConfig& run = config.executor;
+  // The default is the machine's number of cores. Several threads are used only where the file says so: tests run
+  // beside each other, and threads that wait for work take the cores from them.
+  run.setNumThreads(1);
   const std::string where = name + ".json";
   apply(readJsonFile(configs() / where), where,
         {{"why", [](const Json&) {}},
