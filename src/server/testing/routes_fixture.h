@@ -16,6 +16,14 @@
 
 namespace chorus::server {
 
+// The usage of an answer, in tokens.
+inline Json usageOf(int64_t prompt, int64_t completion, int64_t cached = 0) {
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
 class RoutesTest : public ::testing::Test {
  protected:
   explicit RoutesTest(std::shared_ptr<UsageLimits> limits = nullptr)
