@@ -179,9 +179,12 @@ void warnOfReach(const ServeOptions& options) {
             has_keys ? "" : ", and it needs no API key (--api_key, --api_keys_file)");
 }
 
-std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const HttpServerOptions& http) {
-  ServerMetrics::Options metrics{
-      .max_adapters = static_cast<size_t>(options.metrics_max_adapters), .access_log = nullptr, .http = http.counters};
+std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const HttpServerOptions& http,
+                                           std::shared_ptr<const LimitCounters> limits) {
+  ServerMetrics::Options metrics{.max_adapters = static_cast<size_t>(options.metrics_max_adapters),
+                                 .access_log = nullptr,
+                                 .http = http.counters,
+                                 .limits = std::move(limits)};
   if (options.access_log.value_or(options.log_json)) {
     metrics.access_log = std::make_shared<AccessLog>(options.log_json ? LogFormat::kJson : LogFormat::kText,
                                                      std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -204,11 +207,12 @@ void serve(const ServeOptions& options) {
   HttpServerOptions http = httpOptions(options);
   const std::shared_ptr<TlsCertificates> certificates = makeCertificates(options);
   http.tls = certificates;
-  const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
+  const auto refusals = std::make_shared<LimitCounters>();
+  const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http, refusals);
   http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
   Routes routes(options.page, metrics,
-                std::make_shared<UsageLimits>(
-                    UsageLimits::Options{.client = options.client_limits, .adapter = options.adapter_limits}));
+                std::make_shared<UsageLimits>(UsageLimits::Options{
+                    .client = options.client_limits, .adapter = options.adapter_limits, .counters = refusals}));
   http.body_limit = [&routes, usual = http.max_body_bytes](const HttpRequest& head) {
     return routes.bodyLimit(head, usual);
   };

@@ -37,18 +37,6 @@ void append(HttpHeaders& headers, std::string_view kind, const LimitState& state
 
 }  // namespace
 
-std::string_view settingName(LimitKind kind) {
-  switch (kind) {
-    case LimitKind::kRequests:
-      return "requests_per_minute";
-    case LimitKind::kTokens:
-      return "tokens_per_minute";
-    case LimitKind::kConcurrentRequests:
-      break;
-  }
-  return "concurrent_requests";
-}
-
 ApiError limitError(const LimitRefusal& refusal) {
   const std::string_view unit = unitOf(refusal.kind);
   const bool is_endless = refusal.kind == LimitKind::kTokens && !refusal.wait;
@@ -56,12 +44,13 @@ ApiError limitError(const LimitRefusal& refusal) {
   if (is_endless) {
     message =
         fmt::format("Request too large for {} on {}: limit {}, requested {}. Please reduce the length of the prompt",
-                    refusal.subject, unit, refusal.limit, refusal.requested);
+                    refusal.subject_text, unit, refusal.limit, refusal.requested);
   } else {
     const std::string when =
         refusal.wait ? "in " + durationText(*refusal.wait) : std::string("when one of them has ended");
-    message = fmt::format("Rate limit reached for {} on {}: limit {}, used {}, requested {}. Please try again {}",
-                          refusal.subject, unit, refusal.limit, refusal.limit - refusal.left, refusal.requested, when);
+    message =
+        fmt::format("Rate limit reached for {} on {}: limit {}, used {}, requested {}. Please try again {}",
+                    refusal.subject_text, unit, refusal.limit, refusal.limit - refusal.left, refusal.requested, when);
   }
   message += fmt::format(", or let the operator raise {}.", refusal.setting);
   ApiError error(429, std::move(message), refusal.kind == LimitKind::kTokens ? "tokens" : "requests", std::nullopt,

@@ -8,19 +8,16 @@
 #include <string_view>
 #include <tuple>
 
+#include "server/access/limit_counters.h"
 #include "server/access/token_bucket.h"
 #include "server/errors.h"
 #include "server/http/http.h"
 
 namespace chorus::server {
 
-enum class LimitKind { kRequests, kTokens, kConcurrentRequests };
-
-// The name of a limit in the file of keys; in flags it follows "limit_".
-std::string_view settingName(LimitKind kind);
-
 struct LimitRefusal {
-  std::string subject;  // whose limit it is, as it follows "for" in a sentence
+  LimitSubject subject = LimitSubject::kClient;
+  std::string subject_text;  // the subject as it follows "for" in a sentence
   LimitKind kind = LimitKind::kRequests;
   std::string setting;  // where the limit is set
   int64_t limit = 0, left = 0, requested = 1;

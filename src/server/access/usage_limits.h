@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/access/api_keys.h"
+#include "server/access/limit_counters.h"
 #include "server/access/limit_settings.h"
 #include "server/access/token_bucket.h"
 #include "server/http/http.h"
@@ -19,6 +20,7 @@
 namespace chorus::server {
 
 class UsageLimits;
+struct LimitRefusal;  // server/access/limit_answers.h
 
 // What one request uses. Thread-safe.
 class Usage {
@@ -61,6 +63,7 @@ class UsageLimits : public std::enable_shared_from_this<UsageLimits> {
     // Clients and adapters whose use is remembered, each kind. Beyond it those are forgotten that have used nothing in
     // the last minute, and else those that would be without use soonest.
     size_t max_remembered = 65536;
+    std::shared_ptr<LimitCounters> counters = std::make_shared<LimitCounters>();
   };
   explicit UsageLimits(Options options);
   ~UsageLimits();
@@ -80,6 +83,8 @@ class UsageLimits : public std::enable_shared_from_this<UsageLimits> {
   std::shared_ptr<Share> find(Shares& shares, const std::string& name, const LimitSettings& own,
                               const LimitSettings& defaults, Time now) const;
   void makeRoom(Shares& shares, Time now) const;
+  // Counts the refusal and throws its error.
+  [[noreturn]] void refuse(const LimitRefusal& refusal) const;
 
   const Options options_;
   mutable std::mutex mutex_;  // guards what follows, and every Share

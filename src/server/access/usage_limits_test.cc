@@ -152,6 +152,44 @@ TEST_F(UsageLimitsTest, ARefusedRequestCountsForNothing) {
       << "of client and adapter, the limit that has least left";
 }
 
+TEST_F(UsageLimitsTest, EachRefusalIsCountedOnceForTheLimitThatItNames) {
+  const auto counters = std::make_shared<LimitCounters>();
+  const auto limits = std::make_shared<UsageLimits>(
+      UsageLimits::Options{.client = {.requests_per_minute = 3, .tokens_per_minute = 100, .concurrent_requests = 2},
+                           .adapter = {.requests_per_minute = 2, .tokens_per_minute = 50, .concurrent_requests = 1},
+                           .counters = counters});
+  using Counts = std::vector<std::vector<uint64_t>>;  // by subject and kind
+  const auto counts = [&] {
+    Counts all;
+    for (const LimitSubject subject : kLimitSubjects) {
+      all.emplace_back();
+      for (const LimitKind kind : kLimitKinds) all.back().push_back(counters->refused(subject, kind));
+    }
+    return all;
+  };
+  const auto first = limits->admit(from("a"), nullptr, kStart);
+  first->begin({"x"}, 10, kStart);
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 0, 0}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"x"}, 10, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 0, 1}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"y"}, 51, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 1, 1}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"y"}, 101, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 1, 0}, {0, 1, 1}})) << "the client's limit and the adapter's; the client's is named";
+  {
+    const auto second = limits->admit(from("a"), nullptr, kStart);
+    for (int i = 0; i < 3; ++i) refusal([&] { limits->admit(from("a"), nullptr, kStart); });
+  }
+  EXPECT_EQ(counts(), (Counts{{0, 1, 3}, {0, 1, 1}}));
+  limits->admit(from("a"), nullptr, kStart)->begin({}, 10, kStart);
+  for (int i = 0; i < 2; ++i) refusal([&] { limits->admit(from("a"), nullptr, kStart); });
+  EXPECT_EQ(counts(), (Counts{{2, 1, 3}, {0, 1, 1}}));
+  first->end();
+  limits->admit(from("b"), nullptr, kStart)->begin({"x"}, 10, kStart);
+  refusal([&] { limits->admit(from("c"), nullptr, kStart)->begin({"x"}, 10, kStart); });
+  EXPECT_EQ(counts(), (Counts{{2, 1, 3}, {1, 1, 1}}));
+}
+
 TEST_F(UsageLimitsTest, AdaptersAreLimitedOverAllClients) {
   const auto limits = make({}, {.tokens_per_minute = 60, .concurrent_requests = 1});
   const auto first = limits->admit(from("a"), nullptr, kStart);
