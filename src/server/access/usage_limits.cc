@@ -121,10 +121,14 @@ void keepLonger(std::optional<LimitRefusal>& kept, std::optional<LimitRefusal> o
   if (!kept || rankOf(*other) > rankOf(*kept)) kept = std::move(other);
 }
 
+LimitForm formFor(bool anthropic, const UsageLimits::Options& options) {
+  return {.anthropic_now = anthropic ? std::optional(options.wall_clock()) : std::nullopt};
+}
+
 }  // namespace
 
-Usage::Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys)
-    : limits_(std::move(limits)), keys_(std::move(keys)) {}
+Usage::Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys, bool anthropic)
+    : limits_(std::move(limits)), keys_(std::move(keys)), anthropic_(anthropic) {}
 
 HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now) {
   const std::lock_guard lock(limits_->mutex_);
@@ -146,7 +150,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
     for (const auto& share : shares_) {
       if (share->requests) share->requests->charge(-1, now);
     }
-    limits_->refuse(*refusal);
+    limits_->refuse(*refusal, anthropic_);
   }
   shares_.insert(shares_.end(), added.begin(), added.end());
   for (const auto& share : added) share->takeRequest(now);
@@ -159,7 +163,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
     }
     if (share->requests) requests.keepTighter(*share->requests, now);
   }
-  return limitHeaders(requests, tokens);
+  return limitHeaders(requests, tokens, formFor(anthropic_, limits_->options_));
 }
 
 void Usage::generated(int64_t tokens, Time now) {
@@ -184,20 +188,21 @@ std::unique_ptr<Usage> UsageLimits::admit(const HttpRequest& request, std::share
   const std::string name = request.client != nullptr ? request.client->name() : std::string();
   const LimitSettings own = request.key != nullptr ? request.key->limits : LimitSettings();
   // Destroyed without the lock, which its destructor takes.
-  std::unique_ptr<Usage> usage(new Usage(shared_from_this(), std::move(keys)));
+  const bool anthropic = errorFormFor(request.path, "").api == ErrorForm::Api::kAnthropic;
+  std::unique_ptr<Usage> usage(new Usage(shared_from_this(), std::move(keys), anthropic));
   const std::lock_guard lock(mutex_);
   auto share = find(clients_, name, own, options_.client, now);
   if (share == nullptr) return limits_adapters ? std::move(usage) : nullptr;
   share->origin = {LimitSubject::kClient, request.key != nullptr ? "this API key" : "this client"};
-  if (const auto refusal = share->refuseRequest(now)) refuse(*refusal);
+  if (const auto refusal = share->refuseRequest(now)) refuse(*refusal, anthropic);
   usage->shares_.push_back(share);
   share->takeRequest(now);
   return usage;
 }
 
-void UsageLimits::refuse(const LimitRefusal& refusal) const {
+void UsageLimits::refuse(const LimitRefusal& refusal, bool anthropic) const {
   options_.counters->count(refusal.subject, refusal.kind);
-  throw limitError(refusal);
+  throw limitError(refusal, formFor(anthropic, options_));
 }
 
 // Returns null if nothing is limited.
