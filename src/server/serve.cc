@@ -179,9 +179,12 @@ void warnOfReach(const ServeOptions& options) {
             has_keys ? "" : ", and it needs no API key (--api_key, --api_keys_file)");
 }
 
-std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const HttpServerOptions& http) {
-  ServerMetrics::Options metrics{
-      .max_adapters = static_cast<size_t>(options.metrics_max_adapters), .access_log = nullptr, .http = http.counters};
+std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const HttpServerOptions& http,
+                                           std::shared_ptr<const LimitCounters> limits) {
+  ServerMetrics::Options metrics{.max_adapters = static_cast<size_t>(options.metrics_max_adapters),
+                                 .access_log = nullptr,
+                                 .http = http.counters,
+                                 .limits = std::move(limits)};
   if (options.access_log.value_or(options.log_json)) {
     metrics.access_log = std::make_shared<AccessLog>(options.log_json ? LogFormat::kJson : LogFormat::kText,
                                                      std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -189,11 +192,16 @@ std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const Ht
   return std::make_shared<ServerMetrics>(std::move(metrics));
 }
 
+// Whether there are files that SIGHUP reads again. Otherwise the signal ends the process, as at the end of a terminal.
+bool reloads(const ServeOptions& options) {
+  return !options.tls_cert_file.empty() || !options.api_keys_file.empty() || !options.lora_directories.empty();
+}
+
 }  // namespace
 
 void serve(const ServeOptions& options) {
-  const bool has_tls = !options.tls_cert_file.empty();
-  ShutdownSignal signal(has_tls || !options.api_keys_file.empty());
+  ServiceManager manager;
+  ShutdownSignal signal(reloads(options) || manager.isListening());
   // Both signals would kill the process. When they are ignored, the call fails instead, and its error is handled there.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -204,11 +212,12 @@ void serve(const ServeOptions& options) {
   HttpServerOptions http = httpOptions(options);
   const std::shared_ptr<TlsCertificates> certificates = makeCertificates(options);
   http.tls = certificates;
-  const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http);
+  const auto refusals = std::make_shared<LimitCounters>();
+  const std::shared_ptr<ServerMetrics> metrics = makeMetrics(options, http, refusals);
   http.on_unrouted = [metrics](const UnroutedAnswer& answer) { metrics->countUnrouted(answer); };
   Routes routes(options.page, metrics,
-                std::make_shared<UsageLimits>(
-                    UsageLimits::Options{.client = options.client_limits, .adapter = options.adapter_limits}));
+                std::make_shared<UsageLimits>(UsageLimits::Options{
+                    .client = options.client_limits, .adapter = options.adapter_limits, .counters = refusals}));
   http.body_limit = [&routes, usual = http.max_body_bytes](const HttpRequest& head) {
     return routes.bodyLimit(head, usual);
   };
@@ -221,21 +230,26 @@ void serve(const ServeOptions& options) {
   std::printf("listening on %s\n", server.url().c_str());
   std::fflush(stdout);
 
-  ServiceManager manager;
   manager.loading();
   const std::unique_ptr<LoadedModel> model = load(options);
   signal.becomeGraceful();
   routes.serve(model->context());
   log::info("ready at {}", server.url());
   infoLines(model->summary());
-  manager.ready(fmt::format("Serving at {}", server.url()));
+  const std::string status = fmt::format("Serving at {}", server.url());
+  manager.ready(status);
 
   MemoryReturn memory(server);
   while (!signal.waitFor(std::chrono::milliseconds(500))) {
     memory.look();
     const bool reload = signal.takeReload();
+    if (reload) manager.reloading();
     keys.look(reload);
     if (certificates) certificates->refresh(reload);
+    if (reload) {
+      model->rescanAdapters();
+      manager.ready(status);
+    }
     manager.alive();
   }
   leave(options, routes, server, manager);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "base/log.h"
 
@@ -76,6 +77,13 @@ void ServiceManager::ready(std::string_view status) {
   repeater_.reset();
   send(fmt::format("READY=1\nSTATUS={}", status));
   last_sign_ = std::chrono::steady_clock::now();
+}
+
+void ServiceManager::reloading() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t microseconds = int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+  send(fmt::format("RELOADING=1\nMONOTONIC_USEC={}", microseconds));
 }
 
 void ServiceManager::alive() {

@@ -23,8 +23,10 @@ class ServiceManager {
 
   // Until ready(), the manager is asked every 10 s for 30 s more, because a model may take long to load.
   void loading();
-  // The service is up.
+  // The service is up, or has read its files again.
   void ready(std::string_view status);
+  // The service begins to read its files again. Ended by ready().
+  void reloading();
   // Sends a sign of life if the manager expects one (WatchdogSec=) and half of its interval has passed. Called by the
   // thread that must not hang, at least every second.
   void alive();

@@ -64,6 +64,11 @@ TEST(ServiceManagerTest, HearsLoadingReadyAndStopping) {
     EXPECT_EQ(manager.message(), "READY=1\nSTATUS=Serving at http://127.0.0.1:1");
     service.alive();
     EXPECT_FALSE(manager.hasMessage()) << "no watchdog is configured";
+    service.reloading();
+    const std::string start = "RELOADING=1\nMONOTONIC_USEC=", reload = manager.message();
+    ASSERT_EQ(reload.substr(0, start.size()), start);
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    EXPECT_NEAR(std::stod(reload.substr(start.size())) / 1e6, std::chrono::duration<double>(now).count(), 5);
     service.stopping("Draining", milliseconds(1500));
     EXPECT_EQ(manager.message(), "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=1500000");
   }
@@ -108,6 +113,7 @@ TEST(ServiceManagerTest, WithoutAManagerNothingHappens) {
     EXPECT_FALSE(service.isListening()) << name;
     service.loading();
     service.ready("");
+    service.reloading();
     service.alive();
     service.stopping("", milliseconds(0));
   }

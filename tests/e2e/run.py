@@ -30,6 +30,7 @@ def main():
 
     import test_access
     import test_adapter_routes
+    import test_admin_routes
     import test_answers
     import test_bench
     import test_composition
@@ -60,7 +61,8 @@ def main():
     for module in (test_access, test_limits, test_queue, test_tls, test_answers, test_sampling, test_streams,
                    test_templates, test_fields, test_composition, test_refusals, test_tokens, test_responses,
                    test_messages, test_openapi, test_lifecycle, test_nim, test_starting, test_configuration, test_proxy,
-                   test_one_key, test_conformance, test_adapter_routes, test_metrics, test_bench, test_soak, test_nemo):
+                   test_one_key, test_conformance, test_adapter_routes, test_admin_routes, test_metrics, test_bench,
+                   test_soak, test_nemo):
         suite.addTests(loader.loadTestsFromModule(module))
     if arguments.only:
         chosen = [test for case in suite for test in case if arguments.only in test.id()]

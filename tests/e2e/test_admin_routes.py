@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 import setting
+from description import Description
 from server_process import ServerProcess
 from test_adapter_routes import answer, row_of
 
@@ -17,20 +18,33 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/adapters-at-run-time.md"
 BINARY = {"content-type": "application/octet-stream"}
 
 
+def description_of(server):
+    if not hasattr(server, "description"):
+        server.description = Description(server)
+    return server.description
+
+
 def send(server, method, path, body=None, headers=None):
-    """Status and JSON of an answer. body: bytes, or an object that is sent as JSON."""
+    """Status and JSON of an answer. body: bytes, or an object that is sent as JSON. Both are held to /openapi.json."""
     connection = server.connect()
+    sent = body
     try:
         if body is not None and not isinstance(body, bytes):
-            body, headers = json.dumps(body).encode(), {"content-type": "application/json"}
+            sent, headers = json.dumps(body).encode(), {"content-type": "application/json"}
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, sent, headers or {})
         except (BrokenPipeError, ConnectionResetError):
             pass  # the answer came before the whole body was sent
         response = connection.getresponse()
-        return response.status, json.loads(response.read())
+        text = response.read()
     finally:
         connection.close()
+    description = description_of(server)
+    if description.operation(method, path) is not None:
+        description.check_answer(method, path, response.status, response.headers["content-type"], text)
+        if response.status < 300 and sent is not body:
+            description.check_request(method, path, body)
+    return response.status, json.loads(text)
 
 
 def with_config(adapter, change=None):
@@ -59,7 +73,7 @@ class AdminRoutes(unittest.TestCase):
             "--lora_allowed_roots", self.store, "--lora_upload_dir", self.uploads, *more])
 
     def test_the_commands_of_the_page(self):
-        commands = re.findall(r"^(curl .*(?:\\\n.*)*)", PAGE.read_text(), flags=re.M)
+        commands = re.findall(r"^(curl (?:.*\\\n)*.*)", PAGE.read_text(), flags=re.M)
         self.assertGreater(len(commands), 7)
         folder = setting.scratch() / "commands"
         shutil.copytree(setting.demo / "adapters" / "shout", folder / "roman")
@@ -71,7 +85,10 @@ class AdminRoutes(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 body, _, status = done.stdout.rpartition("\n")
                 self.assertEqual(status, "200", f"{command}: {body}")
-                json.loads(body)
+                method = re.search(r"-X (\w+)", command)
+                method = method[1] if method else "POST" if " -d " in command or " -F " in command else "GET"
+                path = re.search(r"localhost:8000(\S+)", command)[1]
+                description_of(server).check_answer(method, path, 200, "application/json", body)
 
     def test_uploads_are_published_and_rolled_back(self):
         roman, shout = row_of("roman"), row_of("shout")
@@ -176,6 +193,46 @@ class AdminRoutes(unittest.TestCase):
             self.assertTrue(any(one["verdict"] == "used" for one in report["tensors"]))
             self.assertNotIn(str(setting.scratch()), json.dumps(report))
             self.assertEqual(send(server, "GET", "/v1/admin/adapters")[1]["data"], [])
+
+    def test_other_routes_answer_as_described(self):
+        """The routes of vLLM and SageMaker, and refusals of every admin route."""
+        with self.start() as server:
+            description = description_of(server)
+
+            def text_of(method, path, body=None):
+                connection = server.connect()
+                try:
+                    sent = None if body is None else json.dumps(body).encode()
+                    connection.request(method, path, sent, {"content-type": "application/json"} if sent else {})
+                    response = connection.getresponse()
+                    text = response.read()
+                finally:
+                    connection.close()
+                description.check_answer(method, path, response.status, response.headers["content-type"], text)
+                if response.status < 300 and body is not None:
+                    description.check_request(method, path, body)
+                return response.status
+            roman = str(self.store / "roman")
+            load = {"lora_name": "a", "lora_path": roman}
+            self.assertEqual(text_of("POST", "/v1/load_lora_adapter", load), 200)
+            self.assertEqual(text_of("POST", "/v1/load_lora_adapter", load), 400)
+            self.assertEqual(text_of("POST", "/v1/load_lora_adapter", {**load, "load_inplace": True}), 200)
+            self.assertEqual(text_of("POST", "/v1/unload_lora_adapter", {"lora_name": "a"}), 200)
+            self.assertEqual(text_of("POST", "/v1/unload_lora_adapter", {"lora_name": "a"}), 404)
+            self.assertEqual(text_of("POST", "/adapters", {"name": "b", "src": roman, "preload": True}), 200)
+            self.assertEqual(text_of("GET", "/adapters"), 200)
+            self.assertEqual(text_of("DELETE", "/adapters/b"), 200)
+            self.assertEqual(text_of("DELETE", "/adapters/b"), 404)
+            for method, path, body in (("GET", "/v1/admin/adapters/none", None), ("DELETE", "/v1/admin/adapters/none", None),
+                                       ("POST", "/v1/admin/adapters/none/pin", None),
+                                       ("DELETE", "/v1/admin/adapters/none/pin", None),
+                                       ("POST", "/v1/admin/adapters/none/prefetch", {}),
+                                       ("POST", "/v1/admin/adapters/none/rollback", {}),
+                                       ("POST", "/v1/admin/validate", {"path": "absent"})):
+                with self.subTest(method=method, path=path):
+                    self.assertEqual(text_of(method, path, body), 404)
+            self.assertEqual(text_of("POST", "/v1/admin/validate", {}), 400)
+            self.assertEqual(text_of("PUT", "/v1/admin/adapters/c", {"path": ""}), 400)
 
     def test_uploads_are_bounded(self):
         with self.start("--lora_upload_limit", "9", "--lora_upload_space", "1") as server:

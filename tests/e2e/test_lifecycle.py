@@ -185,6 +185,32 @@ class Adapters(unittest.TestCase):
                     aside.rename(source / names[0])
                     until(names[0], (200, 200))
 
+    def test_a_signal_scans_for_adapters(self):
+        names = setting.adapter_names()
+        source = setting.scratch() / "on-signal"
+        shutil.copytree(setting.demo / "adapters" / names[0], source / names[0])
+        with ServerProcess(setting.chorus, [setting.demo / "base", "--dtype", "float32", "--cache_dir",
+                                            setting.scratch() / "cache", "--lora_dir", source]) as server:
+            for name in names[1:3]:
+                shutil.copytree(setting.demo / "adapters" / name, source / f".{name}")
+                (source / f".{name}").rename(source / name)
+                time.sleep(1.5)
+                self.assertEqual(server.request("GET", f"/v1/models/{name}")[0], 404, "there is no interval")
+                server.signal(signal.SIGHUP)
+                deadline = time.monotonic() + 20 * TIME_SCALE
+                while server.request("GET", f"/v1/models/{name}")[0] != 200 and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                self.assertEqual(server.request("POST", "/v1/completions",
+                                                {"model": name, "prompt": "a", "max_tokens": 1})[0], 200)
+            server.signal()
+            self.assertEqual(server.wait_exit(), 0)
+
+    def test_a_server_without_files_ends_at_a_hangup(self):
+        with ServerProcess(setting.chorus, [setting.demo / "base", "--dtype", "float32", "--cache_dir",
+                                            setting.scratch() / "cache"]) as server:
+            server.signal(signal.SIGHUP)
+            self.assertEqual(server.wait_exit(), -signal.SIGHUP)
+
     def test_links_stay_inside(self):
         names = setting.adapter_names()
         source = setting.scratch() / "linked"
@@ -319,6 +345,12 @@ class Stop(unittest.TestCase):
                 self.assertIn("EXTEND_TIMEOUT_USEC=30000000", manager.recv(4096).decode())
                 self.assertEqual(manager.recv(4096).decode(), f"READY=1\nSTATUS=Serving at {server.url}")
                 self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
+                server.signal(signal.SIGHUP)
+                message = b"WATCHDOG=1"
+                while message == b"WATCHDOG=1":
+                    message = manager.recv(4096)
+                self.assertRegex(message.decode(), r"^RELOADING=1\nMONOTONIC_USEC=\d+$")
+                self.assertEqual(manager.recv(4096).decode(), f"READY=1\nSTATUS=Serving at {server.url}")
                 server.signal()
                 self.assertEqual(server.wait_exit(), 0)
             message = b"WATCHDOG=1"

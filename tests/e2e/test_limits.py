@@ -1,5 +1,6 @@
 """Limits on what one key or one adapter uses, as the openai client sees them."""
 
+import datetime
 import threading
 import unittest
 
@@ -13,6 +14,7 @@ KEYS = """
 keys:
   - {name: few, key: key-of-few, limits: {requests_per_minute: 2}}
   - {name: tokens, key: key-of-tokens, limits: {tokens_per_minute: 20}}
+  - {name: both, key: key-of-both, limits: {requests_per_minute: 3, tokens_per_minute: 600}}
   - {name: one, key: key-of-one, limits: {concurrent_requests: 1}}
   - {name: free, key: key-of-free}
 adapters:
@@ -66,11 +68,50 @@ class Limits(unittest.TestCase):
             wait = int(refusal.response.headers["retry-after-ms"])
             self.assertTrue(0 < wait <= 30000, wait)
             self.assertEqual(int(refusal.response.headers["retry-after"]), -(-wait // 1000))
-        other = anthropic.Anthropic(base_url=self.server.url, api_key="key-of-few", max_retries=0)
         with self.assertRaises(anthropic.RateLimitError) as refusal:
-            other.messages.create(model="base", max_tokens=1, messages=[{"role": "user", "content": "hi"}])
+            self.message("key-of-few")
         self.assertEqual(refusal.exception.body["error"]["type"], "rate_limit_error")
+        headers = refusal.exception.response.headers
+        self.assertEqual(headers["anthropic-ratelimit-requests-limit"], "2")
+        self.assertEqual(headers["anthropic-ratelimit-requests-remaining"], "0")
+        self.resets_in(headers["anthropic-ratelimit-requests-reset"], 30, 60)
+        self.assertIn(int(headers["retry-after"]), range(1, 31))
         self.assertEqual(self.ask("key-of-free").headers["x-ratelimit-limit-requests"], "600")
+
+    def message(self, key, max_retries=0):
+        client = anthropic.Anthropic(base_url=self.server.url, api_key=key, max_retries=max_retries, timeout=60 * TIME_SCALE)
+        return client.messages.with_raw_response.create(
+            model="base", max_tokens=2, messages=[{"role": "user", "content": "hi"}])
+
+    def resets_in(self, text, least, most):
+        """Checks a time of RFC 3339 that lies `least` to `most` seconds ahead. It is rounded up to a second."""
+        self.assertRegex(text, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        ahead = (datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) -
+                 datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+        self.assertTrue(least - 10 * TIME_SCALE <= ahead <= most + 1, f"{text} is {ahead} s ahead")
+
+    def test_headers_of_anthropic(self):
+        answer = self.message("key-of-both")
+        used = answer.parse().usage
+        self.assertEqual(answer.headers["anthropic-ratelimit-requests-limit"], "3")
+        self.assertEqual(answer.headers["anthropic-ratelimit-requests-remaining"], "2")
+        self.resets_in(answer.headers["anthropic-ratelimit-requests-reset"], 20, 20)
+        self.assertEqual(answer.headers["anthropic-ratelimit-tokens-limit"], "600")
+        prompt = used.input_tokens + used.cache_read_input_tokens
+        self.assertEqual(answer.headers["anthropic-ratelimit-tokens-remaining"], str(600 - prompt))
+        self.resets_in(answer.headers["anthropic-ratelimit-tokens-reset"], prompt / 10, prompt / 10)
+        for part in ("limit", "remaining"):
+            for kind in ("requests", "tokens"):
+                self.assertEqual(answer.headers[f"anthropic-ratelimit-{kind}-{part}"],
+                                 answer.headers[f"x-ratelimit-{part}-{kind}"])
+        self.assertFalse([name for name in self.ask("key-of-both").headers if name.startswith("anthropic")])
+
+    def test_the_anthropic_client_waits_and_tries_again(self):
+        stream = self.client("key-of-one").completions.create(
+            model="base", prompt="two cats", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        threading.Timer(0.2, stream.close).start()
+        self.assertEqual(self.message("key-of-one", max_retries=50).parse().role, "assistant")
 
     def test_tokens_per_minute(self):
         answer = self.ask("key-of-tokens", max_tokens=10)

@@ -56,7 +56,8 @@ BAD = {
 }
 GETS = {"/v1/models/{name}": "/v1/models/base", "/v1/admin/adapters/{name}": "/v1/admin/adapters/red"}
 # Refused without --enable_admin; test_admin_routes.py has their bodies.
-ADMIN = {"/adapters", "/v1/admin/adapters", "/v1/admin/adapters/{name}", "/v1/admin/validate"}
+ADMIN = {"/adapters", "/v1/admin/adapters", "/v1/admin/adapters/{name}", "/v1/admin/validate", "/v1/load_lora_adapter",
+         "/v1/unload_lora_adapter", "/v1/admin/adapters/{name}/prefetch", "/v1/admin/adapters/{name}/rollback"}
 
 
 class Description(unittest.TestCase):

@@ -34,10 +34,12 @@ install_package() {
 }
 install_package -i "$package"
 grep -q '^chorus:' "$root/etc/passwd" || fail "the user was not created"
+cp -r "$source/examples/demo/adapters" "$work/adapters"
+mv "$work/adapters/shout" "$work/later"
 port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
 cat >"$root/etc/chorus/chorus.yaml" <<YAML
 model: $source/examples/demo/base
-lora_dir: $source/examples/demo/adapters
+lora_dir: $work/adapters
 port: $port
 cache_dir: $work/cache
 YAML
@@ -53,6 +55,17 @@ for _ in $(seq 600); do
   sleep 0.1
 done
 curl -fs "http://127.0.0.1:$port/v1/models" | grep -q '"id":"roman"' || fail "the installed server does not serve the adapters"
+
+# ---- systemctl reload: the unit's command makes the server look for adapters
+mv "$work/later" "$work/adapters/shout"
+reload=$(sed -n 's/^ExecReload=//p' "$source/packaging/systemd/chorus.service")
+[ -n "$reload" ] || fail "the unit has no command for a reload"
+MAINPID=$server bash -c "${reload//\$\$/\$}" || fail "the command for a reload"
+for _ in $(seq 100); do
+  curl -fs "http://127.0.0.1:$port/v1/models" | grep -q '"id":"shout"' && break
+  sleep 0.1
+done
+curl -fs "http://127.0.0.1:$port/v1/models" | grep -q '"id":"shout"' || fail "a reload does not find a new adapter"
 
 # ---- The image: its health check against this server, and the packages that it installs
 containerfile=$source/packaging/container/Containerfile

@@ -1,5 +1,6 @@
 #include "server/access/limit_answers.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,48 +29,43 @@ std::string_view unitOf(LimitKind kind) {
   return "concurrent requests";
 }
 
-void append(HttpHeaders& headers, std::string_view kind, const LimitState& state) {
+void append(HttpHeaders& headers, std::string_view kind, const LimitState& state, LimitForm form) {
   if (!state.limit) return;
-  headers.emplace_back(fmt::format("x-ratelimit-limit-{}", kind), std::to_string(*state.limit));
-  headers.emplace_back(fmt::format("x-ratelimit-remaining-{}", kind), std::to_string(std::max<int64_t>(state.left, 0)));
+  const std::string limit = std::to_string(*state.limit), left = std::to_string(std::max<int64_t>(state.left, 0));
+  headers.emplace_back(fmt::format("x-ratelimit-limit-{}", kind), limit);
+  headers.emplace_back(fmt::format("x-ratelimit-remaining-{}", kind), left);
   headers.emplace_back(fmt::format("x-ratelimit-reset-{}", kind), durationText(state.until_full));
+  if (!form.anthropic_now) return;
+  headers.emplace_back(fmt::format("anthropic-ratelimit-{}-limit", kind), limit);
+  headers.emplace_back(fmt::format("anthropic-ratelimit-{}-remaining", kind), left);
+  headers.emplace_back(fmt::format("anthropic-ratelimit-{}-reset", kind),
+                       timeText(*form.anthropic_now + state.until_full));
 }
 
 }  // namespace
 
-std::string_view settingName(LimitKind kind) {
-  switch (kind) {
-    case LimitKind::kRequests:
-      return "requests_per_minute";
-    case LimitKind::kTokens:
-      return "tokens_per_minute";
-    case LimitKind::kConcurrentRequests:
-      break;
-  }
-  return "concurrent_requests";
-}
-
-ApiError limitError(const LimitRefusal& refusal) {
+ApiError limitError(const LimitRefusal& refusal, LimitForm form) {
   const std::string_view unit = unitOf(refusal.kind);
   const bool is_endless = refusal.kind == LimitKind::kTokens && !refusal.wait;
   std::string message;
   if (is_endless) {
     message =
         fmt::format("Request too large for {} on {}: limit {}, requested {}. Please reduce the length of the prompt",
-                    refusal.subject, unit, refusal.limit, refusal.requested);
+                    refusal.subject_text, unit, refusal.limit, refusal.requested);
   } else {
     const std::string when =
         refusal.wait ? "in " + durationText(*refusal.wait) : std::string("when one of them has ended");
-    message = fmt::format("Rate limit reached for {} on {}: limit {}, used {}, requested {}. Please try again {}",
-                          refusal.subject, unit, refusal.limit, refusal.limit - refusal.left, refusal.requested, when);
+    message =
+        fmt::format("Rate limit reached for {} on {}: limit {}, used {}, requested {}. Please try again {}",
+                    refusal.subject_text, unit, refusal.limit, refusal.limit - refusal.left, refusal.requested, when);
   }
   message += fmt::format(", or let the operator raise {}.", refusal.setting);
   ApiError error(429, std::move(message), refusal.kind == LimitKind::kTokens ? "tokens" : "requests", std::nullopt,
                  "rate_limit_exceeded");
   HttpHeaders headers;
   const LimitState state{.limit = refusal.limit, .left = refusal.left, .until_full = refusal.until_full};
-  if (refusal.kind == LimitKind::kRequests) append(headers, "requests", state);
-  if (refusal.kind == LimitKind::kTokens) append(headers, "tokens", state);
+  if (refusal.kind == LimitKind::kRequests) append(headers, "requests", state, form);
+  if (refusal.kind == LimitKind::kTokens) append(headers, "tokens", state, form);
   for (auto& [name, value] : headers) error.addHeader(std::move(name), std::move(value));
   if (is_endless) {
     error.addHeader("x-should-retry", "false");
@@ -89,10 +85,10 @@ void LimitState::keepTighter(TokenBucket& bucket, TokenBucket::Time now) {
   until_full = bucket.untilFull(now);
 }
 
-HttpHeaders limitHeaders(const LimitState& requests, const LimitState& tokens) {
+HttpHeaders limitHeaders(const LimitState& requests, const LimitState& tokens, LimitForm form) {
   HttpHeaders headers;
-  append(headers, "requests", requests);
-  append(headers, "tokens", tokens);
+  append(headers, "requests", requests, form);
+  append(headers, "tokens", tokens, form);
   return headers;
 }
 
@@ -110,6 +106,10 @@ std::string durationText(microseconds duration) {
     text += "." + digits;
   }
   return text + "s";
+}
+
+std::string timeText(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(ceil<seconds>(time))));
 }
 
 }  // namespace chorus::server

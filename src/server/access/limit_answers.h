@@ -1,4 +1,5 @@
-// What a client is told of limits on its use: the error of status 429, and the headers x-ratelimit-* that OpenAI has.
+// How limits on use are reported to a client: the error of status 429, OpenAI's headers x-ratelimit-*, and Anthropic's
+// headers anthropic-ratelimit-*.
 #pragma once
 
 #include <chrono>
@@ -8,19 +9,16 @@
 #include <string_view>
 #include <tuple>
 
+#include "server/access/limit_counters.h"
 #include "server/access/token_bucket.h"
 #include "server/errors.h"
 #include "server/http/http.h"
 
 namespace chorus::server {
 
-enum class LimitKind { kRequests, kTokens, kConcurrentRequests };
-
-// The name of a limit in the file of keys; in flags it follows "limit_".
-std::string_view settingName(LimitKind kind);
-
 struct LimitRefusal {
-  std::string subject;  // whose limit it is, as it follows "for" in a sentence
+  LimitSubject subject = LimitSubject::kClient;
+  std::string subject_text;  // the subject as it follows "for" in a sentence
   LimitKind kind = LimitKind::kRequests;
   std::string setting;  // where the limit is set
   int64_t limit = 0, left = 0, requested = 1;
@@ -34,9 +32,17 @@ inline auto rankOf(const LimitRefusal& refusal) {
   return std::tuple(endless, refusal.wait.value_or(std::chrono::microseconds(0)));
 }
 
-// Status 429 with OpenAI's type, code and headers. The client may try again after the wait; not at all if no waiting
+// The headers that a request's answer has.
+struct LimitForm {
+  // The present time, if the answer also has the headers of Anthropic's API. They state points in time; OpenAI's state
+  // durations.
+  std::optional<std::chrono::system_clock::time_point> anthropic_now;
+};
+
+// Status 429 with OpenAI's type and code, and the headers of limitHeaders() for the limit that was exceeded. The
+// headers retry-after-ms and retry-after say when the client may try again; x-should-retry: false says that no waiting
 // helps.
-ApiError limitError(const LimitRefusal& refusal);
+ApiError limitError(const LimitRefusal& refusal, LimitForm form = {});
 
 // What is left of one kind of limits.
 struct LimitState {
@@ -49,10 +55,14 @@ struct LimitState {
 };
 
 // x-ratelimit-limit-requests, -remaining-requests and -reset-requests, and the same for tokens; without those of a kind
-// that has no limit.
-HttpHeaders limitHeaders(const LimitState& requests, const LimitState& tokens);
+// that has no limit. In Anthropic's form anthropic-ratelimit-requests-limit, -remaining and -reset, and the same for
+// tokens, follow.
+HttpHeaders limitHeaders(const LimitState& requests, const LimitState& tokens, LimitForm form = {});
 
 // The form of OpenAI's reset headers: "250ms", "1.5s", "6m0s", "1h0m0s"; rounded up to milliseconds.
 std::string durationText(std::chrono::microseconds duration);
+
+// The form of Anthropic's reset headers, RFC 3339: "2024-05-01T12:00:00Z"; rounded up to seconds.
+std::string timeText(std::chrono::system_clock::time_point time);
 
 }  // namespace chorus::server

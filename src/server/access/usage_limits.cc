@@ -16,8 +16,8 @@ namespace chorus::server {
 struct Usage::Share {
   // Where a limit was set, for messages.
   struct Origin {
-    std::string subject;
-    bool is_adapter = false;
+    LimitSubject subject = LimitSubject::kClient;
+    std::string text;  // see LimitRefusal::subject_text
   };
   struct Limit {
     int64_t most = 0;     // 0: no limit
@@ -54,6 +54,7 @@ struct Usage::Share {
   std::optional<LimitRefusal> refuseRequest(Time now) {
     if (concurrent_limit.most > 0 && concurrent >= concurrent_limit.most) {
       return LimitRefusal{.subject = origin.subject,
+                          .subject_text = origin.text,
                           .kind = LimitKind::kConcurrentRequests,
                           .setting = settingOf(LimitKind::kConcurrentRequests, concurrent_limit),
                           .limit = concurrent_limit.most,
@@ -62,6 +63,7 @@ struct Usage::Share {
     }
     if (requests && requests->left(now) < 1) {
       return LimitRefusal{.subject = origin.subject,
+                          .subject_text = origin.text,
                           .kind = LimitKind::kRequests,
                           .setting = settingOf(LimitKind::kRequests, requests_limit),
                           .limit = requests_limit.most,
@@ -75,6 +77,7 @@ struct Usage::Share {
   std::optional<LimitRefusal> refuseTokens(int64_t count, Time now) {
     if (!tokens || tokens->left(now) >= count) return std::nullopt;
     LimitRefusal refusal{.subject = origin.subject,
+                         .subject_text = origin.text,
                          .kind = LimitKind::kTokens,
                          .setting = settingOf(LimitKind::kTokens, tokens_limit),
                          .limit = tokens_limit.most,
@@ -104,8 +107,9 @@ struct Usage::Share {
 
   std::string settingOf(LimitKind kind, const Limit& limit) const {
     const std::string_view name = settingName(kind);
-    if (!limit.is_own) return fmt::format("--{}limit_{}", origin.is_adapter ? "adapter_" : "", name);
-    return fmt::format("'{}' of {} in --api_keys_file", name, origin.is_adapter ? "the adapter" : "the key");
+    const bool is_adapter = origin.subject == LimitSubject::kAdapter;
+    if (!limit.is_own) return fmt::format("--{}limit_{}", is_adapter ? "adapter_" : "", name);
+    return fmt::format("'{}' of {} in --api_keys_file", name, is_adapter ? "the adapter" : "the key");
   }
 };
 
@@ -117,10 +121,14 @@ void keepLonger(std::optional<LimitRefusal>& kept, std::optional<LimitRefusal> o
   if (!kept || rankOf(*other) > rankOf(*kept)) kept = std::move(other);
 }
 
+LimitForm formFor(bool anthropic, const UsageLimits::Options& options) {
+  return {.anthropic_now = anthropic ? std::optional(options.wall_clock()) : std::nullopt};
+}
+
 }  // namespace
 
-Usage::Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys)
-    : limits_(std::move(limits)), keys_(std::move(keys)) {}
+Usage::Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys, bool anthropic)
+    : limits_(std::move(limits)), keys_(std::move(keys)), anthropic_(anthropic) {}
 
 HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now) {
   const std::lock_guard lock(limits_->mutex_);
@@ -129,7 +137,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
     const LimitSettings own = keys_ != nullptr ? keys_->limitsOfAdapter(name) : LimitSettings();
     auto share = limits_->find(limits_->adapters_, name, own, limits_->options_.adapter, now);
     if (share == nullptr) continue;
-    share->origin = {fmt::format("the adapter `{}`", name), true};
+    share->origin = {LimitSubject::kAdapter, fmt::format("the adapter `{}`", name)};
     added.push_back(std::move(share));
   }
   std::optional<LimitRefusal> refusal;
@@ -142,7 +150,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
     for (const auto& share : shares_) {
       if (share->requests) share->requests->charge(-1, now);
     }
-    throw limitError(*refusal);
+    limits_->refuse(*refusal, anthropic_);
   }
   shares_.insert(shares_.end(), added.begin(), added.end());
   for (const auto& share : added) share->takeRequest(now);
@@ -155,7 +163,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
     }
     if (share->requests) requests.keepTighter(*share->requests, now);
   }
-  return limitHeaders(requests, tokens);
+  return limitHeaders(requests, tokens, formFor(anthropic_, limits_->options_));
 }
 
 void Usage::generated(int64_t tokens, Time now) {
@@ -180,15 +188,21 @@ std::unique_ptr<Usage> UsageLimits::admit(const HttpRequest& request, std::share
   const std::string name = request.client != nullptr ? request.client->name() : std::string();
   const LimitSettings own = request.key != nullptr ? request.key->limits : LimitSettings();
   // Destroyed without the lock, which its destructor takes.
-  std::unique_ptr<Usage> usage(new Usage(shared_from_this(), std::move(keys)));
+  const bool anthropic = errorFormFor(request.path, "").api == ErrorForm::Api::kAnthropic;
+  std::unique_ptr<Usage> usage(new Usage(shared_from_this(), std::move(keys), anthropic));
   const std::lock_guard lock(mutex_);
   auto share = find(clients_, name, own, options_.client, now);
   if (share == nullptr) return limits_adapters ? std::move(usage) : nullptr;
-  share->origin = {request.key != nullptr ? "this API key" : "this client", false};
-  if (const auto refusal = share->refuseRequest(now)) throw limitError(*refusal);
+  share->origin = {LimitSubject::kClient, request.key != nullptr ? "this API key" : "this client"};
+  if (const auto refusal = share->refuseRequest(now)) refuse(*refusal, anthropic);
   usage->shares_.push_back(share);
   share->takeRequest(now);
   return usage;
+}
+
+void UsageLimits::refuse(const LimitRefusal& refusal, bool anthropic) const {
+  options_.counters->count(refusal.subject, refusal.kind);
+  throw limitError(refusal, formFor(anthropic, options_));
 }
 
 // Returns null if nothing is limited.

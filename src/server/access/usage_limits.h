@@ -2,6 +2,7 @@
 // client is an API key, or without keys what client_address.h says. Pure: the time is an argument.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "server/access/api_keys.h"
+#include "server/access/limit_counters.h"
 #include "server/access/limit_settings.h"
 #include "server/access/token_bucket.h"
 #include "server/http/http.h"
@@ -19,6 +21,7 @@
 namespace chorus::server {
 
 class UsageLimits;
+struct LimitRefusal;  // server/access/limit_answers.h
 
 // What one request uses. Thread-safe.
 class Usage {
@@ -30,7 +33,7 @@ class Usage {
   ~Usage() { end(); }
 
   // Counts the request for its adapters, and its prompt for its client and its adapters. Returns the headers
-  // x-ratelimit-*, each with the numbers of the limit that has least left. Throws ApiError (429) if a limit is
+  // of limitHeaders(), each with the numbers of the limit that has least left. Throws ApiError (429) if a limit is
   // exceeded; the request then counts for nothing. adapters: names; empty for the base model.
   HttpHeaders begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now);
   // Counts generated tokens. They may exceed what is left: later requests then wait longer.
@@ -43,10 +46,11 @@ class Usage {
  private:
   friend class UsageLimits;
   struct Share;
-  Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys);
+  Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys, bool anthropic);
 
   const std::shared_ptr<UsageLimits> limits_;
   const std::shared_ptr<const ApiKeys> keys_;
+  const bool anthropic_;                        // the request is of Anthropic's API
   std::vector<std::shared_ptr<Share>> shares_;  // guarded by the mutex of limits_. Before begin(): the client's, if any
   bool limits_tokens_ = false;
 };
@@ -61,6 +65,8 @@ class UsageLimits : public std::enable_shared_from_this<UsageLimits> {
     // Clients and adapters whose use is remembered, each kind. Beyond it those are forgotten that have used nothing in
     // the last minute, and else those that would be without use soonest.
     size_t max_remembered = 65536;
+    std::shared_ptr<LimitCounters> counters = std::make_shared<LimitCounters>();
+    std::chrono::system_clock::time_point (*wall_clock)() = std::chrono::system_clock::now;  // for headers only
   };
   explicit UsageLimits(Options options);
   ~UsageLimits();
@@ -80,6 +86,8 @@ class UsageLimits : public std::enable_shared_from_this<UsageLimits> {
   std::shared_ptr<Share> find(Shares& shares, const std::string& name, const LimitSettings& own,
                               const LimitSettings& defaults, Time now) const;
   void makeRoom(Shares& shares, Time now) const;
+  // Counts the refusal and throws its error.
+  [[noreturn]] void refuse(const LimitRefusal& refusal, bool anthropic) const;
 
   const Options options_;
   mutable std::mutex mutex_;  // guards what follows, and every Share

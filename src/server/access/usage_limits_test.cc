@@ -152,6 +152,76 @@ TEST_F(UsageLimitsTest, ARefusedRequestCountsForNothing) {
       << "of client and adapter, the limit that has least left";
 }
 
+TEST_F(UsageLimitsTest, EachRefusalIsCountedOnceForTheLimitThatItNames) {
+  const auto counters = std::make_shared<LimitCounters>();
+  const auto limits = std::make_shared<UsageLimits>(
+      UsageLimits::Options{.client = {.requests_per_minute = 3, .tokens_per_minute = 100, .concurrent_requests = 2},
+                           .adapter = {.requests_per_minute = 2, .tokens_per_minute = 50, .concurrent_requests = 1},
+                           .counters = counters});
+  using Counts = std::vector<std::vector<uint64_t>>;  // by subject and kind
+  const auto counts = [&] {
+    Counts all;
+    for (const LimitSubject subject : kLimitSubjects) {
+      all.emplace_back();
+      for (const LimitKind kind : kLimitKinds) all.back().push_back(counters->refused(subject, kind));
+    }
+    return all;
+  };
+  const auto first = limits->admit(from("a"), nullptr, kStart);
+  first->begin({"x"}, 10, kStart);
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 0, 0}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"x"}, 10, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 0, 1}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"y"}, 51, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 0, 0}, {0, 1, 1}}));
+  refusal([&] { limits->admit(from("a"), nullptr, kStart)->begin({"y"}, 101, kStart); });
+  EXPECT_EQ(counts(), (Counts{{0, 1, 0}, {0, 1, 1}})) << "the client's limit and the adapter's; the client's is named";
+  {
+    const auto second = limits->admit(from("a"), nullptr, kStart);
+    for (int i = 0; i < 3; ++i) refusal([&] { limits->admit(from("a"), nullptr, kStart); });
+  }
+  EXPECT_EQ(counts(), (Counts{{0, 1, 3}, {0, 1, 1}}));
+  limits->admit(from("a"), nullptr, kStart)->begin({}, 10, kStart);
+  for (int i = 0; i < 2; ++i) refusal([&] { limits->admit(from("a"), nullptr, kStart); });
+  EXPECT_EQ(counts(), (Counts{{2, 1, 3}, {0, 1, 1}}));
+  first->end();
+  limits->admit(from("b"), nullptr, kStart)->begin({"x"}, 10, kStart);
+  refusal([&] { limits->admit(from("c"), nullptr, kStart)->begin({"x"}, 10, kStart); });
+  EXPECT_EQ(counts(), (Counts{{2, 1, 3}, {1, 1, 1}}));
+}
+
+TEST_F(UsageLimitsTest, RequestsOfAnthropicsApiAlsoHaveItsHeaders) {
+  // 2024-02-28T23:59:30.5Z
+  constexpr auto kNow = [] { return std::chrono::system_clock::time_point(milliseconds(1'709'164'770'500)); };
+  const auto limits = std::make_shared<UsageLimits>(UsageLimits::Options{
+      .client = {.requests_per_minute = 2, .tokens_per_minute = 600}, .adapter = {}, .wall_clock = kNow});
+  HttpRequest request = from("a");
+  request.path = "/v1/messages";
+  const auto usage = limits->admit(request, nullptr, kStart);
+  EXPECT_THAT(usage->begin({}, 100, kStart),
+              ElementsAre(Pair("x-ratelimit-limit-requests", "2"), Pair("x-ratelimit-remaining-requests", "1"),
+                          Pair("x-ratelimit-reset-requests", "30s"), Pair("anthropic-ratelimit-requests-limit", "2"),
+                          Pair("anthropic-ratelimit-requests-remaining", "1"),
+                          Pair("anthropic-ratelimit-requests-reset", "2024-02-29T00:00:01Z"),
+                          Pair("x-ratelimit-limit-tokens", "600"), Pair("x-ratelimit-remaining-tokens", "500"),
+                          Pair("x-ratelimit-reset-tokens", "10s"), Pair("anthropic-ratelimit-tokens-limit", "600"),
+                          Pair("anthropic-ratelimit-tokens-remaining", "500"),
+                          Pair("anthropic-ratelimit-tokens-reset", "2024-02-28T23:59:41Z")));
+  const auto second = limits->admit(request, nullptr, kStart);
+  EXPECT_THAT(refusal([&] { second->begin({}, 501, kStart); }).headers,
+              AllOf(Contains(Pair("anthropic-ratelimit-tokens-limit", "600")),
+                    Contains(Pair("anthropic-ratelimit-tokens-remaining", "500")),
+                    Contains(Pair("anthropic-ratelimit-tokens-reset", "2024-02-28T23:59:41Z")),
+                    Contains(Pair("retry-after", "1")), Contains(Pair("retry-after-ms", "100"))));
+  const auto third = limits->admit(request, nullptr, kStart);  // the second one counts for nothing
+  EXPECT_THAT(refusal([&] { limits->admit(request, nullptr, kStart); }).headers,
+              ElementsAre(Pair("x-ratelimit-limit-requests", "2"), Pair("x-ratelimit-remaining-requests", "0"),
+                          Pair("x-ratelimit-reset-requests", "1m0s"), Pair("anthropic-ratelimit-requests-limit", "2"),
+                          Pair("anthropic-ratelimit-requests-remaining", "0"),
+                          Pair("anthropic-ratelimit-requests-reset", "2024-02-29T00:00:31Z"),
+                          Pair("retry-after-ms", "30000"), Pair("retry-after", "30")));
+}
+
 TEST_F(UsageLimitsTest, AdaptersAreLimitedOverAllClients) {
   const auto limits = make({}, {.tokens_per_minute = 60, .concurrent_requests = 1});
   const auto first = limits->admit(from("a"), nullptr, kStart);
@@ -250,6 +320,14 @@ TEST_F(UsageLimitsTest, MemoryIsBounded) {
   } catch (const ApiError& error) {
     EXPECT_EQ(error.status(), 503);
   }
+}
+
+TEST(TimeText, IsOfRfc3339AndRoundedUp) {
+  const auto text = [](int64_t ms) { return timeText(std::chrono::system_clock::time_point(milliseconds(ms))); };
+  EXPECT_EQ(text(0), "1970-01-01T00:00:00Z");
+  EXPECT_EQ(text(1), "1970-01-01T00:00:01Z");
+  EXPECT_EQ(text(951'782'400'000), "2000-02-29T00:00:00Z");
+  EXPECT_EQ(text(4'102'444'799'001), "2100-01-01T00:00:00Z");
 }
 
 TEST(DurationText, IsThatOfOpenAi) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/free_text.h"
 #include "base/log.h"
 #include "server/admin/upload_body.h"
 #include "server/errors.h"
@@ -184,7 +185,7 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
     if (isUpload(type)) {
       const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
       served = adapters.upload(name, uploaded.config, uploaded.weights);
-      request.body = std::string();
+      freeText(request.body);
       request.memory.release();
     } else {
       served = adapters.serve(name, pathIn(request, meter));
@@ -278,7 +279,7 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
   } catch (const Error& e) {
     refuseAdapter(e, "The adapter");
   }
-  request.body = std::string();
+  freeText(request.body);
   request.memory.release();
   exchange->respond(jsonAnswer(reportJson(std::move(report))));
 }

@@ -3,12 +3,14 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <span>
@@ -39,7 +41,7 @@ class ConnectionStream {
   void begin() {
     ErrorCode ignored;
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-    socket_.native_non_blocking(true, ignored);
+    socket_.non_blocking(true, ignored);
   }
   // With TLS, called before the first read or write, with a void(ErrorCode, size_t).
   template <typename Handler>
@@ -52,13 +54,18 @@ class ConnectionStream {
     tls_.reset();
     return plain;
   }
-  // Read into, or write from, some of the bytes, which must stay valid until the handler, a
-  // void(ErrorCode, size_t bytes), is called.
+  // Calls the handler, a void(ErrorCode, std::span<const char>), with at least one byte that has arrived. The bytes are
+  // valid only during that call: a connection that waits for input holds no memory for it.
   template <typename Handler>
-  void readSome(std::span<char> bytes, Handler handler) {
-    if (tls_) return advance([bytes](TlsSession& tls) { return tls.read(bytes); }, std::move(handler));
-    socket_.async_read_some(boost::asio::buffer(bytes.data(), bytes.size()), std::move(handler));
+  void readSome(Handler handler) {
+    const auto read = [this](Handler& next) { readNow(next); };
+    // Bytes that the session has already taken from the socket do not make the socket readable.
+    if (socket_.is_open() && !(tls_ && tls_->holdsInput())) {
+      return whenReady(Socket::wait_read, read, std::move(handler));
+    }
+    boost::asio::post(executor(), [read, handler = std::move(handler)]() mutable { read(handler); });
   }
+  // Writes some of the bytes, which must stay valid until the handler, a void(ErrorCode, size_t bytes), is called.
   template <typename Handler>
   void writeSome(std::string_view bytes, Handler handler) {
     if (tls_) return advance([bytes](TlsSession& tls) { return tls.write(bytes); }, std::move(handler));
@@ -86,6 +93,8 @@ class ConnectionStream {
   }
 
  private:
+  static constexpr size_t kReadBytes = size_t{16} << 10;  // a whole record of TLS
+
   // Takes the step until it is done, and waits for the socket in between.
   template <typename Step, typename Handler>
   void advance(Step step, Handler handler) {
@@ -95,27 +104,67 @@ class ConnectionStream {
       case TlsSession::Status::kDone:
         return finish({}, result.bytes, std::move(handler));
       case TlsSession::Status::kWantsRead:
-        return wait(Socket::wait_read, std::move(step), std::move(handler));
+        return advanceWhen(Socket::wait_read, std::move(step), std::move(handler));
       case TlsSession::Status::kWantsWrite:
-        return wait(Socket::wait_write, std::move(step), std::move(handler));
+        return advanceWhen(Socket::wait_write, std::move(step), std::move(handler));
       case TlsSession::Status::kEnd:
-        return finish(boost::asio::error::eof, 0, std::move(handler));
       case TlsSession::Status::kFailed:
         break;
     }
-    finish(boost::asio::error::connection_reset, 0, std::move(handler));
+    finish(errorOf(result.status), 0, std::move(handler));
   }
 
   template <typename Step, typename Handler>
-  void wait(Socket::wait_type direction, Step step, Handler handler) {
-    socket_.async_wait(direction, [this, step, handler](ErrorCode error) mutable {
-      if (error) return handler(error, 0);
+  void advanceWhen(Socket::wait_type direction, Step step, Handler handler) {
+    whenReady(direction, [this, step = std::move(step)](Handler& next) { advance(step, next); }, std::move(handler));
+  }
+
+  // Calls next(handler) when the socket can be read or written, or the handler with an error.
+  template <typename Next, typename Handler>
+  void whenReady(Socket::wait_type direction, Next next, Handler handler) {
+    socket_.async_wait(direction, [next = std::move(next), handler = std::move(handler)](ErrorCode error) mutable {
+      if (error) return handler(error, {});
       try {
-        advance(step, handler);
+        next(handler);
       } catch (const std::exception&) {  // without memory for the next operation
-        handler(ErrorCode(boost::asio::error::no_memory), 0);
+        handler(ErrorCode(boost::asio::error::no_memory), {});
       }
     });
+  }
+
+  // Not within a call of readSome(), because it calls the handler.
+  template <typename Handler>
+  void readNow(Handler handler) {
+    if (!socket_.is_open()) return handler(boost::asio::error::operation_aborted, {});
+    std::array<char, kReadBytes> bytes;  // not filled, because most reads are short
+    ErrorCode error;
+    size_t count = 0;
+    auto direction = Socket::wait_read;
+    if (tls_) {
+      const TlsSession::Result result = tls_->read(bytes);
+      count = result.bytes;
+      if (result.status == TlsSession::Status::kWantsWrite) direction = Socket::wait_write;
+      error = errorOf(result.status);
+    } else {
+      count = socket_.read_some(boost::asio::buffer(bytes), error);
+    }
+    if (error != boost::asio::error::would_block) return handler(error, std::span<const char>(bytes.data(), count));
+    whenReady(direction, [this](Handler& next) { readNow(next); }, std::move(handler));
+  }
+
+  static ErrorCode errorOf(TlsSession::Status status) {
+    switch (status) {
+      case TlsSession::Status::kDone:
+        return {};
+      case TlsSession::Status::kWantsRead:
+      case TlsSession::Status::kWantsWrite:
+        return boost::asio::error::would_block;
+      case TlsSession::Status::kEnd:
+        return boost::asio::error::eof;
+      case TlsSession::Status::kFailed:
+        break;
+    }
+    return boost::asio::error::connection_reset;
   }
 
   template <typename Handler>

@@ -71,7 +71,9 @@ HttpHeaders CorsPolicy::answerHeaders(std::string_view origin) const {
           {"access-control-expose-headers",
            "x-request-id, retry-after, retry-after-ms, x-should-retry, x-ratelimit-limit-requests, "
            "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
-           "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"},
+           "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, "
+           "anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, "
+           "anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset"},
           {"vary", "Origin"}};
 }
 

@@ -5,6 +5,7 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include "base/free_text.h"
 #include "server/errors.h"
 #include "server/http/http_exchange.h"
 #include "server/http/http_wire.h"
@@ -128,7 +129,7 @@ void HttpConnection::expectRequest() {
   scanner_.emplace(context_.options.max_header_bytes);
   decoder_.reset();
   head_started_ = !input_.empty();
-  if (!head_started_) input_ = std::string();
+  if (!head_started_) freeText(input_);
   state_ = State::kReading;
   if (serial_ > 0) setPhase(ConnectionPhase::kIdle);
   setDeadline(peer_.reserved  ? kReservedTimeout
@@ -141,7 +142,7 @@ void HttpConnection::readMore() {
   if (reading_ || state_ == State::kClosed) return;
   if (state_ == State::kHandling && !overrun_ && input_.size() - input_begin_ >= kPipelineBytes) return waitForRoom();
   reading_ = true;
-  stream_.readSome(read_buffer_, [self = shared_from_this()](error_code error, size_t bytes) {
+  stream_.readSome([self = shared_from_this()](error_code error, std::span<const char> bytes) {
     self->guarded([&] { self->onRead(error, bytes); });
   });
 }
@@ -159,14 +160,14 @@ void HttpConnection::waitForRoom() {
   });
 }
 
-void HttpConnection::onRead(error_code error, size_t bytes) {
+void HttpConnection::onRead(error_code error, std::span<const char> bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
   if (error == asio::error::eof) return onEndOfInput();
   if (error) return close();
-  context_.options.counters->received_bytes += bytes;
+  context_.options.counters->received_bytes += bytes.size();
   if (state_ == State::kLingering || overrun_) {
-    discarded_ += bytes;
+    discarded_ += bytes.size();
     if (discarded_ > kDiscardBytes) return close();
     return readMore();
   }
@@ -187,17 +188,17 @@ void HttpConnection::onEndOfInput() {
   request_keeps_alive_ = false;
 }
 
-void HttpConnection::keepInput(size_t bytes) {
+void HttpConnection::keepInput(std::span<const char> bytes) {
   if (input_begin_ > 0) {
     input_.erase(0, input_begin_);
     input_begin_ = 0;
   }
-  if (state_ == State::kHandling && input_charge_.resize(input_.size() + bytes) != MemoryAnswer::kGranted) {
+  if (state_ == State::kHandling && input_charge_.resize(input_.size() + bytes.size()) != MemoryAnswer::kGranted) {
     overrun_ = true;
-    discarded_ += bytes;
+    discarded_ += bytes.size();
     return;
   }
-  input_.append(read_buffer_.data(), bytes);
+  input_.append(bytes.data(), bytes.size());
 }
 
 void HttpConnection::consume(size_t bytes) {

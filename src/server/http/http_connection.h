@@ -1,7 +1,6 @@
 // A TCP connection of the HTTP server. Only sources of this folder that need Boost include this.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -10,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "server/errors.h"
@@ -74,9 +74,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Reading; on the strand.
   void expectRequest();
   void readMore();
-  void onRead(boost::system::error_code error, size_t bytes);
+  void onRead(boost::system::error_code error, std::span<const char> bytes);
   void onEndOfInput();
-  void keepInput(size_t bytes);
+  void keepInput(std::span<const char> bytes);
   void waitForRoom();
   void parseBuffered();
   bool parseHead();
@@ -139,7 +139,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::atomic<ConnectionPhase> phase_{ConnectionPhase::kSilent};
   std::atomic<int64_t> phase_since_{0};
 
-  std::array<char, size_t{16} << 10> read_buffer_;
   std::string input_;  // received bytes; those from input_begin_ on are not parsed yet
   size_t input_begin_ = 0;
   ClientCharge input_charge_;  // for pipelined input behind the current request

@@ -1,6 +1,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/free_text.h"
 #include "server/errors.h"
 #include "server/http/http_connection.h"
 #include "server/http/http_exchange.h"
@@ -226,7 +227,7 @@ void HttpConnection::onWritten(error_code error, size_t bytes) {
   written_ += bytes;
   pace_.took(bytes);
   if (written_ < writing_.size()) return writeSome();
-  writing_ = std::string();
+  freeText(writing_);
   bool waiting;
   {
     std::lock_guard lock(mutex_);
@@ -269,10 +270,10 @@ void HttpConnection::close() noexcept {
     stream_.close();
     callback.swap(abortCallback_);
     if (answered_ && pending_.empty() && writing_.empty()) callback = nullptr;
-    pending_ = std::string();
+    freeText(pending_);
     queued_charge_.release();
   }
-  input_ = std::string();
+  freeText(input_);
   input_begin_ = 0;
   input_charge_.release();
   request_ = HttpRequest();

@@ -51,6 +51,8 @@ TlsSession::Result TlsSession::write(std::string_view bytes) {
   return resultOf(returned, count);
 }
 
+bool TlsSession::holdsInput() const { return SSL_has_pending(ssl_.get()) == 1; }
+
 // After a failure OpenSSL allows no more calls that write.
 void TlsSession::endWrites() {
   if (failed_ || SSL_is_init_finished(ssl_.get()) == 0) return;

@@ -35,6 +35,8 @@ class TlsSession {
   // must be called again with bytes that begin like these.
   Result read(std::span<char> bytes);
   Result write(std::string_view bytes);
+  // Whether bytes were taken from the socket that read() has not returned yet.
+  bool holdsInput() const;
   // Says to the client that nothing more follows, if the socket has room for that. Reading goes on.
   void endWrites();
   // Whether the handshake failed because the client sent HTTP without TLS.

@@ -223,6 +223,43 @@ TEST_F(MetricsTest, TheBatchIsDescribed) {
   EXPECT_EQ(batch["adapter_cache"]["adapters"][0]["state"], "device");
 }
 
+TEST_F(MetricsTest, RefusalsByLimitsHaveSixSeries) {
+  const auto counters = std::make_shared<LimitCounters>();
+  const auto metrics = std::make_shared<ServerMetrics>(ServerMetrics::Options{.limits = counters});
+  Routes limited(true, metrics,
+                 std::make_shared<UsageLimits>(UsageLimits::Options{
+                     .client = {.requests_per_minute = 4}, .adapter = {.tokens_per_minute = 6}, .counters = counters}));
+  limited.serve(context);
+  const auto ask = [&](const std::string& path, const std::string& body) {
+    auto exchange = std::make_shared<FakeExchange>();
+    limited.handle({.method = "POST",
+                    .path = path,
+                    .headers = {{"content-type", "application/json"}},
+                    .body = body,
+                    .client = client},
+                   exchange);
+    return exchange->wait().status;
+  };
+  EXPECT_EQ(ask("/v1/completions", R"({"model":"shift","prompt":[97,98],"max_tokens":2})"), 200);
+  EXPECT_EQ(ask("/v1/completions", R"({"model":"shift","prompt":[97,98,99,97],"max_tokens":2})"), 429);
+  EXPECT_EQ(ask("/v1/completions", R"({"model":"shift","prompt":[97,98,99,97,98,99,97],"max_tokens":2})"), 429);
+  for (const int status : {200, 200, 200, 429}) {
+    EXPECT_EQ(ask("/v1/completions", R"({"model":"base","prompt":[97],"max_tokens":1})"), status);
+  }
+  EXPECT_EQ(ask("/v1/messages", R"({"model":"base","max_tokens":1,"messages":[{"role":"user","content":"a"}]})"), 429);
+  const Scrape scrape = parse(metrics->text(context.get()));
+  const auto refusals = [&](const std::string& limit, const std::string& subject) {
+    return scrape["chorus_limit_refusals_total{limit=\"" + limit + "\",subject=\"" + subject + "\"}"];
+  };
+  EXPECT_EQ(refusals("requests_per_minute", "client"), 2);
+  EXPECT_EQ(refusals("tokens_per_minute", "adapter"), 2);
+  for (const char* subject : {"client", "adapter"}) EXPECT_EQ(refusals("concurrent_requests", subject), 0) << subject;
+  EXPECT_EQ(refusals("requests_per_minute", "adapter"), 0);
+  EXPECT_EQ(refusals("tokens_per_minute", "client"), 0);
+  EXPECT_EQ(std::ranges::count_if(scrape.samples, [](const auto& s) { return s.first.starts_with("chorus_limit_"); }),
+            6);
+}
+
 TEST_F(MetricsTest, EveryMetricIsInTheDocumentation) {
   completion(R"("prompt":[97],"max_tokens":2)");
   std::ifstream in(test::sourceDir() / "docs" / "metrics.md");

@@ -94,6 +94,16 @@ void addConnections(MetricFamilies& families, const HttpCounters& http) {
   families.counter("chorus_http_sent_bytes_total", "Bytes sent to clients", real(http.sent_bytes));
 }
 
+void addLimits(MetricFamilies& families, const LimitCounters& limits) {
+  for (const LimitSubject subject : kLimitSubjects) {
+    for (const LimitKind kind : kLimitKinds) {
+      families.counter("chorus_limit_refusals_total", "Requests refused by a limit on use",
+                       real(limits.refused(subject, kind)),
+                       {{"limit", std::string(settingName(kind))}, {"subject", std::string(subjectName(subject))}});
+    }
+  }
+}
+
 }  // namespace
 
 ServerMetrics::ServerMetrics() : ServerMetrics(Options()) {}
@@ -160,6 +170,7 @@ std::string ServerMetrics::text(const ApiContext* context) {
     families.counter("chorus_http_disconnects_total", "Requests whose client disconnected before the end of the answer",
                      real(disconnects_));
   }
+  addLimits(families, *options_.limits);
   addConnections(families, *options_.http);
   addProcessMetrics(families);
   return families.text();

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "server/access/limit_counters.h"
 #include "server/http/http.h"
 #include "server/metrics/access_log.h"
 #include "server/metrics/request_counters.h"
@@ -22,6 +23,7 @@ class ServerMetrics {
     size_t max_adapters = 256;              // names with series of their own; the others share kOther
     std::shared_ptr<AccessLog> access_log;  // null: none is written
     std::shared_ptr<const HttpCounters> http = std::make_shared<HttpCounters>();
+    std::shared_ptr<const LimitCounters> limits = std::make_shared<LimitCounters>();
   };
   static constexpr std::string_view kOther = "other";
 

@@ -136,9 +136,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
   context_->max_upload_bytes = static_cast<size_t>(options.lora_upload_limit_mib) << 20;
 
   warmUp();
-  const auto adapters = models_->list();
-  const bool texts_left = std::ranges::any_of(adapters, [](const auto& model) { return model->text == nullptr; });
-  if (texts_left || (adapters_ && options.lora_refresh_seconds > 0)) {
+  if (adapters_) {
     std::packaged_task<void(std::chrono::seconds)> task(
         [this](std::chrono::seconds interval) { refreshAdapters(interval); });
     refresh_ended_ = task.get_future();
@@ -169,19 +167,32 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
     bool texts_left = true;
     try {
       AdapterDirectory::Found found;
-      const bool scan_is_due = Clock::now() >= scan_at;
-      if (scan_is_due) found = adapters_->scan({.stop = stopped});
-      if (scan_is_due) scan_at = Clock::now() + interval;
+      if (rescan_.exchange(false) || Clock::now() >= scan_at) {
+        found = adapters_->scan({.stop = stopped});
+        if (interval.count() > 0) scan_at = Clock::now() + interval;
+      }
       texts_left = adapters_->readTexts(found, stopped) > 0;
       logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
     }
-    if (!texts_left && interval.count() == 0) return;
-    std::unique_lock lock(stop_mutex_);
-    const auto wake = texts_left ? std::min(scan_at, Clock::now() + kSoon) : scan_at;
-    if (stop_came_.wait_until(lock, wake, stopped)) return;
+    std::unique_lock lock(wake_mutex_);
+    const auto woken = [this] { return stopping_ || rescan_; };
+    if (texts_left || interval.count() > 0) {
+      wake_.wait_until(lock, texts_left ? std::min(scan_at, Clock::now() + kSoon) : scan_at, woken);
+    } else {
+      wake_.wait(lock, woken);
+    }
+    if (stopping_) return;
   }
+}
+
+void LoadedModel::rescanAdapters() {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    rescan_ = true;
+  }
+  wake_.notify_all();
 }
 
 std::string LoadedModel::summary() const {
@@ -206,10 +217,10 @@ std::string LoadedModel::summary() const {
 bool LoadedModel::stop() {
   constexpr std::chrono::milliseconds kPatience{1000};
   {
-    const std::lock_guard lock(stop_mutex_);
+    const std::lock_guard lock(wake_mutex_);
     stopping_ = true;
   }
-  stop_came_.notify_all();
+  wake_.notify_all();
   intake_.cancelAll();
   models_->endWaits();
   executor_->shutdown();

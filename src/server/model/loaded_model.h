@@ -29,6 +29,8 @@ class LoadedModel {
   std::shared_ptr<const ApiContext> context() const { return context_; }
   // Model names and a table of memory, in several lines.
   std::string summary() const;
+  // Looks for new, changed and removed adapters soon, whatever the interval is. Does not wait for it. Thread-safe.
+  void rescanAdapters();
   // Cancels running requests and joins the workers. Idempotent. The object must outlive every exchange. Returns false
   // if a worker did not end within a second: this object and what it refers to must then stay alive.
   bool stop();
@@ -36,8 +38,8 @@ class LoadedModel {
  private:
   void warmUp();
   // Reads the adapters' tokenizer files that the start left out, then scans for new, changed and removed adapters at
-  // each interval (0: never), until stop(). Runs on a thread of its own, so that neither the start nor a signal waits
-  // for a tenant's files.
+  // each interval (0: never) and at each call of rescanAdapters(), until stop(). Runs on a thread of its own, so that
+  // neither the start nor a signal waits for a tenant's files.
   void refreshAdapters(std::chrono::seconds interval);
 
   std::unique_ptr<executor::Executor> executor_;
@@ -49,9 +51,10 @@ class LoadedModel {
   WorkerPool delivery_;
   int32_t http_memory_mib_;
   std::shared_ptr<ApiContext> context_;
-  std::mutex stop_mutex_;
-  std::condition_variable stop_came_;
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;  // of the thread refresh_: for the two flags below, which are set with wake_mutex_
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> rescan_ = false;
   std::thread refresh_;
   std::future<void> refresh_ended_;  // valid while refresh_ is joinable
 };

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/free_text.h"
 #include "server/errors.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/prompt_tokens.h"
@@ -44,7 +45,7 @@ ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, con
                             WorkMeter& meter) {
   ChatPrompt prompt;
   prompt.model = chooseModel({context.models, request.key}, chat.options.model, chat.options.adapters);
-  request.body = std::string();  // not before: after TextPending the body is parsed again
+  freeText(request.body);  // not before: after TextPending the body is parsed again
   request.memory.release();
   checkTemplate(context, *prompt.model, chat.rendering);
   prompt.text = renderPrompt(*prompt.model, chat, meter);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/free_text.h"
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
 #include "server/openai/model_choice.h"
@@ -100,7 +101,7 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
   ClientCharge memory(request.client);
   CompletionRequest parsed = parseCompletionRequest(request.body, meter, memory, context.max_choices);
   const auto model = chooseModel({context.models, request.key}, parsed.options.model, parsed.options.adapters);
-  request.body = std::string();  // not before: after TextPending the body is parsed again
+  freeText(request.body);  // not before: after TextPending the body is parsed again
   request.memory.release();
 
   Generation::Job job{.model = model,

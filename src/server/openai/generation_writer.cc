@@ -4,6 +4,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/free_text.h"
 #include "base/sha256.h"
 #include "server/http/http_wire.h"
 
@@ -141,7 +142,7 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
   int32_t index = 0;
   for (Whole* whole : answered()) {
     OrderedJson json = wholeChoice(whole->everything);
-    whole->everything.text = std::string();
+    freeText(whole->everything.text);
     json["index"] = index++;
     if (choices.size() > 1) choices += ',';
     choices += textWith(json, "logprobs", whole->log_probs.take());
@@ -151,7 +152,7 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
   json["choices"] = nullptr;
   json["usage"] = usageJson(usage);
   HttpResponse response{.body = textWith(json, "choices", choices)};
-  choices = std::string();
+  freeText(choices);
   response.memory = std::move(setup_.memory);
   setup_.exchange->respond(std::move(response));
 }

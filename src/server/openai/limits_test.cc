@@ -52,6 +52,8 @@ TEST_F(RequestLimitsTest, AllRoutesCountTogether) {
     const auto response = ask(call, "base", ",\"stream\":true")->wait();
     EXPECT_EQ(response.status, 200) << call.path;
     EXPECT_EQ(header(response, "x-ratelimit-remaining-requests"), std::to_string(--left)) << call.path;
+    const bool anthropic = std::string(call.path) == "/v1/messages";
+    EXPECT_EQ(header(response, "anthropic-ratelimit-requests-remaining"), anthropic ? std::to_string(left) : "");
     EXPECT_THAT(response.headers, Not(Contains(Key("x-ratelimit-limit-tokens"))));
   }
   EXPECT_EQ(answer("POST", "/tokenize", R"({"model":"base","prompt":"abc"})").status, 200);
@@ -68,6 +70,7 @@ TEST_F(RequestLimitsTest, AllRoutesCountTogether) {
     if (!anthropic) {
       EXPECT_EQ(error["code"], "rate_limit_exceeded");
     }
+    EXPECT_EQ(header(refused, "anthropic-ratelimit-requests-limit"), anthropic ? "5" : "");
     EXPECT_THAT(refused.headers, AllOf(Contains(Key("retry-after")), Contains(Key("retry-after-ms")),
                                        Contains(Pair("x-ratelimit-remaining-requests", "0"))));
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/free_text.h"
 #include "server/openai/request_json.h"
 #include "text/unicode.h"
 
@@ -106,7 +107,7 @@ std::string JoinedArrays::take() {
     out += fmt::format("{}{}:{}", out.empty() ? '{' : ',', toText(member.name), member.array ? "[" : "");
     out += member.text;
     if (member.array) out += ']';
-    member.text = std::string();
+    freeText(member.text);
   }
   out += '}';
   members_.clear();

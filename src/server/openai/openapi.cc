@@ -102,12 +102,16 @@ OrderedJson content(std::string_view type, OrderedJson schema) {
   return json;
 }
 
-OrderedJson answers(const DescribedRoute& route) {
+OrderedJson answers(std::string_view method, const DescribedRoute& route) {
   const RouteDescription& about = route.about;
-  OrderedJson type = content(about.answer_type,
-                             about.answer.empty()
-                                 ? OrderedJson{{"type", about.answer_type == "application/json" ? "object" : "string"}}
-                                 : reference("schemas", about.answer));
+  std::string_view schema = about.answer;
+  for (const auto& other : about.method_answers) {
+    if (other.method == method) schema = other.answer;
+  }
+  OrderedJson type =
+      content(about.answer_type,
+              schema.empty() ? OrderedJson{{"type", about.answer_type == "application/json" ? "object" : "string"}}
+                             : reference("schemas", schema));
   OrderedJson answer = {{"description", "The answer."}};
   if (!about.event.empty()) {
     answer["description"] = "The answer; if the request asks for a stream, server-sent events with such data.";
@@ -116,6 +120,10 @@ OrderedJson answers(const DescribedRoute& route) {
   answer["content"] = std::move(type);
   const bool anthropic = errorFormFor(route.path, "").api == ErrorForm::Api::kAnthropic;
   OrderedJson json = OrderedJson::object();
+  if (about.answers_early && method == "post") {
+    json["202"] = answer;
+    json["202"]["description"] = "The work has begun.";
+  }
   json["200"] = std::move(answer);
   json["default"] = reference("responses", anthropic ? "AnthropicError" : "Error");
   return json;
@@ -156,10 +164,14 @@ OrderedJson operation(std::string_view method, const DescribedRoute& route) {
     json["requestBody"] = {{"required", true},
                            {"content", content("application/json", requestSchema(*route.about.request))}};
   }
+  if (!route.about.body.empty() && method == "post") {
+    json["requestBody"] = {{"required", route.about.needs_body},
+                           {"content", content("application/json", reference("schemas", route.about.body))}};
+  }
   if (route.about.takes_files && (method == "put" || method == "post")) {
     json["requestBody"] = {{"required", true}, {"content", adapterContent()}};
   }
-  json["responses"] = answers(route);
+  json["responses"] = answers(method, route);
   return json;
 }
 
