@@ -100,15 +100,16 @@ def svg_of(quantiles, title):
 
 
 def title_of(report):
-    rate, models = report["load"]["rate"], report["load"]["models"]
-    return f"{rate:g} requests/s, {models} model{'' if models == 1 else 's'}, {report['complete']} answered"
+    load, models = report["load"], report["load"]["models"]
+    amount = f"{load['streams']} streams" if load.get("streams") else f"{load['rate']:g} requests/s"
+    return f"{amount}, {models} model{'' if models == 1 else 's'}, {report['complete']} answered"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=pathlib.Path, help="the file of chorus bench serve --json")
     parser.add_argument("svg", type=pathlib.Path, help="the plot to write")
-    parser.add_argument("--title", help="the plot's title; default: rate, models and answers of the load")
+    parser.add_argument("--title", help="the plot's title; default: rate or streams, models and answers of the load")
     args = parser.parse_args()
     try:
         report = json.loads(args.report.read_text(encoding="utf-8"))

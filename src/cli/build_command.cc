@@ -43,7 +43,7 @@ bool pluginOn(const std::string& flag, const std::string& value) {
 
 // Reads the adapters against the checkpoint's model, with the limits of this configuration. Returns the names of their
 // modules, from which TensorRT-LLM infers an engine's targets.
-std::vector<std::string> openAdapters(const BuildArgs& args) {
+std::vector<std::string> adapterModulesOf(const BuildArgs& args) {
   const ModelConfig config = CheckpointReader::open(args.checkpoint_dir).config();
   const Architecture& architecture = architectureOf(config, args.checkpoint_dir + "/config.json");
   const WeightTable table = architecture.weightTable(config);
@@ -100,7 +100,7 @@ void runBuild(BuildArgs& args) {
   }
   if (!args.logits_dtype.empty()) args.config.logits_dtype = dtypeFromName(args.logits_dtype);
   if (!args.lora_dirs.empty()) {
-    const std::vector<std::string> modules = openAdapters(args);
+    const std::vector<std::string> modules = adapterModulesOf(args);
     if (args.config.lora_target_modules.empty()) args.config.lora_target_modules = modules;
   }
   buildEngine(args.checkpoint_dir, args.output_dir, args.config, args.workers);

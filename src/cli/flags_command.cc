@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <span>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "cli/build_flags.h"
 #include "cli/evaluation/summarize_flags.h"
 #include "cli/nim_variables.h"
+#include "cli/print_text.h"
 #include "cli/variable_names.h"
 
 namespace chorus {
@@ -203,8 +203,7 @@ std::string flagsPage(CLI::App& app) {
 
 void addFlagsCommand(CLI::App& app) {
   app.add_subcommand("flags", "Write docs/flags.md to standard output")->group("")->callback([&app] {
-    const std::string page = flagsPage(app);
-    std::fwrite(page.data(), 1, page.size(), stdout);
+    printText(flagsPage(app));
   });
 }
 

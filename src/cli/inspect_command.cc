@@ -1,7 +1,6 @@
 #include "cli/inspect_command.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
 #include "base/error.h"
@@ -9,6 +8,7 @@
 #include "cli/inspect_architectures.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
+#include "cli/print_text.h"
 #include "convert/sources/checkpoint.h"
 #include "convert/sources/config_file.h"
 #include "convert/sources/nemo.h"
@@ -53,16 +53,13 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
   }
 }
 
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
 std::string lines(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 void runInspect(const InspectArgs& args) {
   initLogging(args.log_level);
   if (args.architectures) {
-    return print(args.json ? lines(architecturesJson(knownArchitectures())) : architecturesTable(knownArchitectures()));
+    return printText(args.json ? lines(architecturesJson(knownArchitectures()))
+                               : architecturesTable(knownArchitectures()));
   }
   if (args.kernels) return printKernels();
   if (args.path.empty()) fail(ErrorCode::kInvalidArgument, "inspect: give a path, --kernels or --architectures");
@@ -74,7 +71,7 @@ void runInspect(const InspectArgs& args) {
     refusal = error;
     found.problem = error.what();
   }
-  print(args.json ? lines(found.json(args.path)) : found.table(args.path));
+  printText(args.json ? lines(found.json(args.path)) : found.table(args.path));
   if (refusal) throw Error(*refusal);
 }
 }  // namespace

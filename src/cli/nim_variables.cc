@@ -20,7 +20,7 @@ constexpr std::string_view kNoDownload = "nothing is downloaded: models and adap
 constexpr std::string_view kNoGpu = "it chooses how a GPU computes";
 constexpr std::string_view kNoTools = "tool calls are not served";
 constexpr std::string_view kNoReward = "reward models are not served";
-constexpr std::string_view kNoSpeculation = "speculative decoding is not served";
+constexpr std::string_view kNoSpeculativeDecoding = "speculative decoding is not served";
 constexpr std::string_view kNoImages = "images and videos are not served";
 constexpr std::string_view kNoOtel = "nothing is sent to a collector; Prometheus reads /v1/metrics";
 constexpr std::string_view kOneProcess =
@@ -96,8 +96,8 @@ constexpr NimVariable kVariables[] = {
     refused("NIM_MULTI_NODE", kOff, kOneProcess),
     none("NIM_LEADER_ROLE", "a server is one process on one machine"),
     none("NIM_NODE_RANK", "a server is one process on one machine"),
-    refused("NIM_DRAFT_MODEL_PATH", "", kNoSpeculation),
-    refused("NIM_SPECDEC_ARGS", "", kNoSpeculation),
+    refused("NIM_DRAFT_MODEL_PATH", "", kNoSpeculativeDecoding),
+    refused("NIM_SPECDEC_ARGS", "", kNoSpeculativeDecoding),
     // Requests and answers.
     refused("NIM_ENABLE_AUTO_TOOL_CHOICE", kOff, kNoTools),
     refused("NIM_TOOL_CALL_PARSER", "", kNoTools),

@@ -1,7 +1,6 @@
 #include "cli/summarize_command.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -17,16 +16,12 @@
 #include "cli/evaluation/summarize_args.h"
 #include "cli/evaluation/summary_prompt.h"
 #include "cli/evaluation/summary_report.h"
+#include "cli/print_text.h"
 
 namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
 
 // The articles in the order in which the package datasets shuffles them.
 Articles loadArticles(const SummarizeArgs& args, const EvaluationTask& task) {
@@ -80,7 +75,7 @@ SummaryReport report(const SummarizeArgs& args, const Summaries& summaries, cons
     fail(ErrorCode::kInvalidArgument, "--min_input_length {}: no prompt has more tokens", args.min_input_length);
   }
   const SummaryReport report = reportOn(summaries, articles, args, name, short_name);
-  print(report.text);
+  printText(report.text);
   return report;
 }
 
@@ -113,12 +108,12 @@ void runSummarize(SummarizeArgs& args) {
   std::optional<Summaries> by_engine, by_transformers;
   if (args.test_trt_llm) {
     by_engine = summarizeWithEngine(args, prompts, as_chat, *codec);
-    if (task.scores_answers) print(sampleText(*by_engine, articles, "TensorRT-LLM"));
+    if (task.scores_answers) printText(sampleText(*by_engine, articles, "TensorRT-LLM"));
     if (!args.output_dir.empty()) writeSummaries(args, *by_engine, "trtllm.out", "Engine path: " + args.engine_dir);
   }
   if (args.test_hf) {
     by_transformers = summarizeWithTransformers(args, prompts, as_chat, *codec);
-    if (task.scores_answers) print(sampleText(*by_transformers, articles, "HF"));
+    if (task.scores_answers) printText(sampleText(*by_transformers, articles, "HF"));
     if (!args.output_dir.empty()) writeSummaries(args, *by_transformers, "hf.out", "Model path: " + args.hf_model_dir);
   }
   if (args.max_ite == 0) return;

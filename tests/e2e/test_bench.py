@@ -1,5 +1,6 @@
 """`chorus bench serve` against a real server, and `bench/plot_load.py` on its reports."""
 
+import http.server
 import json
 import re
 import signal
@@ -134,6 +135,102 @@ class Load(unittest.TestCase):
         self.assertEqual(json.loads(report.read_text())["errors"]["timeout"]["count"], 20)
         self.assertEqual(len(arrived), 20)
         self.assertAlmostEqual(arrived[-1] - arrived[0], 19 / 20, delta=0.5)
+
+
+class ClosedLoop(unittest.TestCase):
+    def test_every_answer_is_the_solo_answer(self):
+        report = setting.scratch() / "closed.json"
+        code, table, line = bench(setting.shared_server().url, "--model", "base", "--adapters", "all", "--streams", 12,
+                                  "--requests", 150, "--prompt", "4:24", "--output", "2:9", "--pool", 3, "--verify",
+                                  "--extra_body", '{"logprobs": 2}', json_file=report)
+        self.assertEqual((code, line), (0, ""), table)
+        self.assertIn("12 streams at a time: 150 requests sent, 150 answered in full, 0 failed", table)
+        self.assertIn("compared with their solo answers: 150, different: 0\n", table)
+        figures = json.loads(report.read_text())
+        self.assertEqual([figures[key] for key in ("streams", "verified", "different", "unknown_content", "refused_429")],
+                         [12, 150, 0, 0, 0])
+        self.assertLessEqual(figures["time_to_first_token_ms"]["p90"], figures["time_to_first_token_ms"]["p99"])
+        picture = Picture(self, report)
+        self.assertEqual(picture.title, f"12 streams, {1 + len(setting.adapter_names())} models, 150 answered")
+
+    def test_refusals_recover(self):
+        """One adapter fits in the cache, so that requests for another one are refused while it is in use."""
+        report = setting.scratch() / "recovered.json"
+        with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--max_lora_rank", 32,
+                                                          "--max_cpu_loras", 1, "--max_gpu_loras", 1]) as server:
+            options = ("--adapters", "all", "--streams", 16, "--requests", 80, "--prompt", 8, "--output", 8, "--pool", 2)
+            code, table, line = bench(server.url, *options, "--verify", "--retries", 1000, json_file=report)
+            self.assertEqual((code, line), (0, ""), table)
+            figures = json.loads(report.read_text())
+            self.assertEqual((figures["complete"], figures["verified"], figures["different"]), (80, 80, 0), table)
+            self.assertGreater(figures["refused_429"], 0)
+            self.assertGreater(figures["recovered"], 0)
+            self.assertEqual(figures["refused_429"], figures["retries"])
+            self.assertIn(f"answered in full after that: {figures['recovered']}\n", table)
+            # Without tries the same load fails in part.
+            bench(server.url, *options, json_file=report)
+            figures = json.loads(report.read_text())
+            self.assertGreater(figures["errors"]["status 429"]["count"], 0)
+            self.assertEqual((figures["retries"], figures["recovered"]), (0, 0))
+
+    def test_a_different_answer_ends_with_status_1(self):
+        """A server whose answers are right while it has one request at a time."""
+        running, lock = [0], threading.Lock()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def reply(self, kind, body):
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                self.reply("application/json", b'{"data":[{"id":"one"}]}')
+
+            def do_POST(self):
+                with lock:
+                    running[0] += 1
+                self.rfile.read(int(self.headers["content-length"]))
+                time.sleep(0.2)
+                with lock:
+                    text = "alone" if running[0] == 1 else "crowd"
+                time.sleep(0.2)
+                with lock:
+                    running[0] -= 1
+                event = json.dumps({"choices": [{"index": 0, "text": text}]})
+                self.reply("text/event-stream", f"data: {event}\n\ndata: [DONE]\n\n".encode())
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            code, table, line = bench(url, "--streams", 3, "--requests", 9, "--pool", 1, "--verify")
+            server.shutdown()
+        self.assertEqual(code, 1, table)
+        self.assertRegex(line, r"^chorus: error: --verify: \d of 9 answers are not their solo answers; the first: one, "
+                               r"prompt 0 at byte \d+: got .*crowd.*, alone .*alone")
+        self.assertRegex(table, r"compared with their solo answers: 9, different: [1-9]\n")
+
+    def test_loads_that_cannot_be(self):
+        url = setting.shared_server().url
+        for options, message in (
+                (("--streams", 2, "--rate", 1), "excludes"),
+                (("--streams", 2, "--arrival", "constant"), "excludes"),
+                (("--streams", 0), "out of range"),
+                (("--verify", "--temperature", 0.5), "--verify: answers of temperature 0.5 are random"),
+                (("--verify", "--extra_body", '{"temperature": 1}'), "--verify: answers of temperature 1 are random"),
+                (("--extra_body", "[]"), "--extra_body: give a JSON object"),
+                (("--extra_body", "{"), "--extra_body"),
+                (("--extra_body", '{"stream": false}'), "--extra_body: stream is the load's own field")):
+            with self.subTest(options):
+                code, _, line = bench(url, *options)
+                self.assertEqual(code, 2)
+                self.assertIn(message, line)
+        code, _, line = bench(url, "--model", "nobody", "--streams", 2, "--verify")
+        self.assertEqual(code, 1)
+        self.assertIn("--verify: nobody did not answer prompt 0 alone: status 404", line)
 
 
 class Plots(unittest.TestCase):

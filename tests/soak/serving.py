@@ -3,143 +3,115 @@
 
     serving.py --chorus build/release/bin/chorus --demo examples/demo --seconds 600
 
-Every answer must be byte-equal to its solo answer, which a quiet server gave before. Refusals with status 429 are tried
-again after the time that they name, and in the end every request must be answered. Memory must stay flat. Adapters must
-have been evicted and requests refused at least as often as --evictions and --refusals say: otherwise nothing was tested.
+`chorus bench serve` first asks every adapter every prompt alone, and then compares every answer of its load with the
+solo answer: for a fifth of the time answers that are sampled with a seed, then greedy ones with log probabilities.
+Refusals with status 429 are tried again after the time that they name, and in the end every request must be answered.
+Memory must stay flat. Adapters must have been evicted and requests refused at least as often as --evictions and
+--refusals say: otherwise nothing was tested.
 """
 
 import argparse
-import collections
-import random
+import json
+import re
+import subprocess
 import sys
 import tempfile
-import threading
 import time
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "e2e"), str(ROOT / "traces")]
-from answers import Solo, ask  # noqa: E402
 from contents import write_adapter  # noqa: E402
 from server_process import TIME_SCALE, ServerProcess  # noqa: E402
 
 RANKS = [2, 4, 8]
-ANSWER_S = 120 * TIME_SCALE
-BODIES = [
-    {"prompt": "two red dogs and seven cats", "max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": 1},
-    {"messages": [{"role": "user", "content": "twenty doors and thirty dogs"}], "max_tokens": 16, "temperature": 0,
-     "logprobs": True},
-    {"prompt": "the sum of nine and six", "max_tokens": 8, "temperature": 1.1, "seed": 4, "n": 2, "ignore_eos": True},
-]
+# Share of the time, and further fields of each request.
+LOADS = [(0.2, {"temperature": 1.1, "seed": 4, "n": 2}), (0.8, {"logprobs": 1})]
 
 
-def kilobytes(server, key):
-    for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines():
-        if line.startswith(key + ":"):
-            return int(line.split()[1])
-    raise RuntimeError(f"no {key}")
+class Sample:
+    """The server at one time."""
+
+    def __init__(self, server):
+        self.time = time.monotonic()
+        self.kilobytes = int(re.search(r"^VmRSS:\s+(\d+) kB", server.process_status(), re.M)[1])
+        with urllib.request.urlopen(server.url + "/v1/metrics", timeout=60 * TIME_SCALE) as response:
+            text = response.read().decode()
+        self.evictions = int(float(re.search(r'^chorus_adapter_cache_evictions_total\{level="host"\} (\S+)', text, re.M)[1]))
 
 
-def bytes_read(server):
-    line = next(line for line in Path(f"/proc/{server.process.pid}/io").read_text().splitlines() if line.startswith("rchar"))
-    return int(line.split()[1])
+class Load:
+    """A run of chorus bench serve."""
+
+    def __init__(self, arguments, server, scratch, seconds, fields):
+        file, self.samples = scratch / "load.json", []
+        command = [arguments.chorus, "bench", "serve", "--url", server.url, "--adapters", "all", "--streams",
+                   arguments.streams, "--duration", seconds, "--prompt", "4:24", "--output", "6:16", "--pool", 3,
+                   "--verify", "--retries", 1_000_000, "--timeout_s", 120 * TIME_SCALE, "--extra_body", json.dumps(fields),
+                   "--json", file]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        while process.poll() is None:
+            self.samples.append(Sample(server))
+            time.sleep(0.5)
+        self.output = process.stdout.read()
+        self.code = process.returncode
+        self.report = json.loads(file.read_text()) if self.code == 0 else None
+
+    def during(self):
+        """The samples since the solo answers were known."""
+        end = self.samples[-1].time
+        return [sample for sample in self.samples if sample.time >= end - self.report["seconds"]]
+
+    def faults(self):
+        if self.code != 0:
+            return [self.output]
+        report = self.report
+        if report["complete"] != report["sent"] or report["verified"] != report["complete"]:
+            return [f"not every request was answered in full and compared:\n{self.output}"]
+        return []
 
 
-class Soak:
-    def __init__(self, arguments, scratch):
-        self.arguments, self.scratch = arguments, scratch
-        self.names = [f"adapter-{i}" for i in range(arguments.adapters)]
-        self.adapters = scratch / "adapters"
-        for i, name in enumerate(self.names):
-            write_adapter({"rank": RANKS[i % len(RANKS)], "seed": i, "modules": ["q_proj", "v_proj", "down_proj"]},
-                          arguments.demo / "base", self.adapters / name)
-        self.lock = threading.Lock()
-        self.counts = collections.Counter()
-        self.first_ms, self.faults = [], []
-        self.stop = threading.Event()
+def run(arguments, scratch):
+    for i in range(arguments.adapters):
+        write_adapter({"rank": RANKS[i % len(RANKS)], "seed": i, "modules": ["q_proj", "v_proj", "down_proj"]},
+                      arguments.demo / "base", scratch / "adapters" / f"adapter-{i}")
+    with ServerProcess(arguments.chorus, [
+            arguments.demo / "base", "--lora_dir", scratch / "adapters", "--cache_dir", scratch / "cache", "--dtype", "float32",
+            "--max_lora_rank", max(RANKS), "--log_level", "warning", "--max_cpu_loras", 6, "--max_gpu_loras", 4,
+            "--max_batch_size", 64, "--kv_cache_max_tokens", 16384, "--max_connections", 1024,
+            "--adapter_overload", "reject"]) as server:
+        loads = []
+        for share, fields in LOADS:
+            loads.append(Load(arguments, server, scratch, share * arguments.seconds, fields))
+            faults = loads[-1].faults()
+            if faults:
+                return faults
+        code = server.stop()
+    return [*([f"the server's exit status is {code}"] if code != 0 else []), *judge(arguments, loads)]
 
-    def server(self, *flags):
-        return ServerProcess(self.arguments.chorus, [
-            self.arguments.demo / "base", "--lora_dir", self.adapters, "--cache_dir", self.scratch / "cache", "--dtype",
-            "float32", "--max_lora_rank", max(RANKS), "--log_level", "warning", *flags])
 
-    def learn(self):
-        """Asks a quiet server everything, and measures how much one load of an adapter reads."""
-        with self.server() as server:
-            self.solo = Solo(server, ANSWER_S)
-            before = bytes_read(server)
-            for name in self.names:
-                self.solo.answer(name, BODIES[0])
-            self.bytes_of_load = (bytes_read(server) - before) / len(self.names)
-            for name in self.names:
-                for body in BODIES:
-                    answer = self.solo.answer(name, body)
-                    if answer.status != 200:
-                        raise RuntimeError(f"{name}: {answer.status} {answer.error} {answer.fault}")
-
-    def client(self, server, seed):
-        rng = random.Random(seed)
-        while not self.stop.is_set() and not self.faults:
-            name, body = rng.choice(self.names), rng.choice(BODIES)
-            sent = {**body, "model": name, "stream": True, "stream_options": {"include_usage": True}}
-            # A refused request does not queue, so chance alone decides when it finds room. It must when the load ends.
-            while True:
-                answer = ask(server.host, server.port, sent, ANSWER_S, f"127.0.0.{1 + seed % 8}")
-                if answer.status != 429 or time.monotonic() > self.end + ANSWER_S:
-                    break
-                with self.lock:
-                    self.counts["refusals"] += 1
-                time.sleep(answer.retry_s * rng.uniform(1, 2))
-            with self.lock:
-                if answer.fault or answer.status != 200:
-                    self.faults.append(f"{name}: {answer.status} {answer.error} {answer.fault}")
-                elif answer.canonical() != self.solo.answer(name, body).canonical():
-                    self.faults.append(f"{name}: got {answer.canonical()}\nalone {self.solo.answer(name, body).canonical()}")
-                else:
-                    self.counts["answers"] += 1
-                    self.first_ms.append(1000 * (answer.first - answer.begin))
-
-    def run(self):
-        self.learn()
-        with self.server("--max_cpu_loras", 6, "--max_gpu_loras", 4, "--max_batch_size", 64, "--kv_cache_max_tokens",
-                         16384, "--max_connections", 1024, "--adapter_overload", "reject") as server:
-            read = bytes_read(server)
-            begin = time.monotonic()
-            self.end = begin + self.arguments.seconds
-            clients = [threading.Thread(target=self.client, args=(server, i)) for i in range(self.arguments.streams)]
-            for client in clients:
-                client.start()
-            middle = begin + min(120, self.arguments.seconds / 2)
-            memory = None
-            while time.monotonic() < self.end and not self.faults:
-                time.sleep(0.5)
-                if memory is None and time.monotonic() >= middle:
-                    memory = kilobytes(server, "VmRSS")
-            after = kilobytes(server, "VmRSS")
-            self.stop.set()
-            for client in clients:
-                client.join()
-            # Each adapter was loaded once without an eviction; every further load follows one.
-            evictions = round((bytes_read(server) - read) / self.bytes_of_load) - len(self.names)
-            code = server.stop()
-        self.report(memory, after, evictions, code)
-
-    def report(self, memory, after, evictions, code):
-        first = sorted(self.first_ms) or [0]
-        print(f"{self.arguments.streams} streams over {len(self.names)} adapters, {self.arguments.seconds:.0f} s: "
-              f"{self.counts['answers']} answers equal their solo answers, {self.counts['refusals']} refused with 429 and "
-              f"tried again, {evictions} evictions; resident memory {memory} kB, then {after} kB; time to first token "
-              f"p50 {first[len(first) // 2]:.0f} ms, p99 {first[len(first) * 99 // 100]:.0f} ms")
-        if code != 0:
-            self.faults.append(f"the server's exit status is {code}")
-        if memory is None or after - memory > max(memory // 50, 8192):
-            self.faults.append(f"resident memory grew from {memory} to {after} kB")
-        for name, count, least in (("evictions", evictions, self.arguments.evictions),
-                                   ("refusals", self.counts["refusals"], self.arguments.refusals)):
-            if count < least:
-                self.faults.append(f"only {count} {name}")
-        if self.faults:
-            sys.exit("\n".join(self.faults[:5]))
+def judge(arguments, loads):
+    """Prints the figures and returns what is not as it must be."""
+    greedy = loads[-1].during()
+    warm = next(s for s in greedy if s.time >= greedy[0].time + min(120, arguments.seconds / 4) or s is greedy[-1])
+    before, after = warm.kilobytes, greedy[-1].kilobytes
+    evictions = sum(load.during()[-1].evictions - load.during()[0].evictions for load in loads)
+    refusals, recovered, verified = (sum(load.report[key] for load in loads) for key in ("refused_429", "recovered", "verified"))
+    first, tried = (loads[-1].report[key] for key in ("time_to_first_token_ms", "time_to_first_token_of_last_try_ms"))
+    print(f"{arguments.streams} streams over {arguments.adapters} adapters, {arguments.seconds:.0f} s: {verified} answers equal "
+          f"their solo answers, {refusals} tries refused with 429, {recovered} requests answered after that, {evictions} "
+          f"evictions; resident memory {before} kB, then {after} kB; time to first token p50 {first['p50']:.0f} ms, p99 "
+          f"{first['p99']:.0f} ms with the waits between tries"
+          + (f", p50 {tried['p50']:.0f} ms, p99 {tried['p99']:.0f} ms from the last try" if tried else ""))
+    faults = []
+    if after - before > max(before // 50, 8192):
+        faults.append(f"resident memory grew from {before} to {after} kB")
+    for name, count, least in (("evictions", evictions, arguments.evictions), ("refusals", refusals, arguments.refusals),
+                               ("recovered requests", recovered, 1)):
+        if count < least:
+            faults.append(f"only {count} {name}")
+    return faults
 
 
 def main():
@@ -152,7 +124,9 @@ def main():
     parser.add_argument("--evictions", type=int, default=100, help="at least so many (100)")
     parser.add_argument("--refusals", type=int, default=100, help="at least so many answers of 429 (100)")
     with tempfile.TemporaryDirectory(prefix="chorus-soak-") as directory:
-        Soak(parser.parse_args(), Path(directory)).run()
+        faults = run(parser.parse_args(), Path(directory))
+    if faults:
+        sys.exit("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Shared with the executor's callbacks, because after an error some callbacks are still to come.
-class Progress {
+class RequestTimes {
  public:
-  explicit Progress(size_t requests) : times_(requests), running_(requests) {}
+  explicit RequestTimes(size_t requests) : times_(requests), running_(requests) {}
 
   void onResponse(size_t request, const executor::Response& response, Clock::time_point start) {
     const double time = std::chrono::duration<double>(Clock::now() - start).count();
@@ -62,14 +62,13 @@ TokenTimes runWork(executor::Executor& executor, const ExecutorWork& work, std::
     }
     requests.push_back(std::move(request));
   }
-  const auto progress = std::make_shared<Progress>(requests.size());
+  const auto times = std::make_shared<RequestTimes>(requests.size());
   const auto start = Clock::now();
   for (size_t i = 0; i < requests.size(); ++i) {
-    executor.enqueueRequest(requests[i], [progress, i, start](const executor::Response& response) {
-      progress->onResponse(i, response, start);
-    });
+    executor.enqueueRequest(
+        requests[i], [times, i, start](const executor::Response& response) { times->onResponse(i, response, start); });
   }
-  return progress->wait();
+  return times->wait();
 }
 
 std::vector<TokenTimes> runPasses(executor::Executor& executor, const ExecutorWork& work, int warmup, int passes) {

@@ -1,6 +1,7 @@
 #include "cli/bench/serve/http_client.h"
 
 #include <array>
+#include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -46,6 +47,18 @@ class HttpClient::Impl {
   std::thread thread_;
 };
 
+namespace {
+
+ResponseHead headOf(const http::response_header<>& header) {
+  ResponseHead head{.status = static_cast<int>(header.result_int())};
+  for (const auto& field : header) {
+    head.headers.emplace_back(boost::algorithm::to_lower_copy(std::string(field.name_string())), field.value());
+  }
+  return head;
+}
+
+}  // namespace
+
 // A request in progress. All functions run on the client's thread.
 class HttpClient::Call : public std::enable_shared_from_this<Call> {
  public:
@@ -58,12 +71,31 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
     parser_.body_limit(boost::none);
   }
 
-  void start() {
+  void startAfter(std::chrono::milliseconds delay) {
     if (client_.stopped) {
       handler_->onEnd(CallEnd::kStopped, "");
       return;
     }
     client_.calls.insert(shared_from_this());
+    if (delay.count() <= 0) return start();
+    timer_.expires_after(delay);
+    timer_.async_wait([self = shared_from_this()](error_code cancelled) {
+      if (!cancelled && !self->done_) self->start();
+    });
+  }
+
+  void finish(CallEnd end, std::string_view reason) {
+    if (done_) return;
+    done_ = true;
+    error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    handler_->onEnd(end, reason);
+    client_.calls.erase(shared_from_this());
+  }
+
+ private:
+  void start() {
     timer_.expires_after(client_.timeout);
     timer_.async_wait([self = shared_from_this()](error_code cancelled) {
       if (!cancelled) self->finish(CallEnd::kTimedOut, "");
@@ -78,17 +110,6 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
                         });
   }
 
-  void finish(CallEnd end, std::string_view reason) {
-    if (done_) return;
-    done_ = true;
-    error_code ignored;
-    socket_.close(ignored);
-    timer_.cancel();
-    handler_->onEnd(end, reason);
-    client_.calls.erase(shared_from_this());
-  }
-
- private:
   void write() {
     http::async_write(socket_, request_, [self = shared_from_this()](error_code error, size_t) {
       if (self->done_) return;
@@ -104,7 +125,7 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
     http::async_read_header(socket_, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
       if (self->done_) return;
       if (error) return self->fail(error);
-      self->handler_->onStatus(self->parser_.get().result_int());
+      self->handler_->onHead(headOf(self->parser_.get().base()));
       self->readBody();
     });
   }
@@ -168,8 +189,8 @@ HttpClient::HttpClient(const HttpTarget& target, std::chrono::milliseconds timeo
 HttpClient::~HttpClient() { stop(); }
 void HttpClient::stop() { impl_->stop(); }
 
-void HttpClient::send(std::string_view method, std::string_view path, const Headers& headers, std::string body,
-                      std::shared_ptr<CallHandler> handler) {
+void HttpClient::send(std::string_view method, std::string_view path, const HttpHeaders& headers, std::string body,
+                      std::shared_ptr<CallHandler> handler, std::chrono::milliseconds delay) {
   http::request<http::string_body> request(method == "GET" ? http::verb::get : http::verb::post,
                                            impl_->target.prefix + std::string(path), 11);
   request.set(http::field::host, impl_->host_header);
@@ -178,13 +199,13 @@ void HttpClient::send(std::string_view method, std::string_view path, const Head
   request.body() = std::move(body);
   request.prepare_payload();
   auto call = std::make_shared<Call>(*impl_, std::move(request), std::move(handler));
-  asio::post(impl_->io, [call = std::move(call)] { call->start(); });
+  asio::post(impl_->io, [call = std::move(call), delay] { call->startAfter(delay); });
 }
 
 namespace {
 class Fetch : public CallHandler {
  public:
-  void onStatus(int status) override { status_ = status; }
+  void onHead(const ResponseHead& head) override { status_ = head.status; }
   void onBody(std::string_view bytes) override {
     constexpr size_t kMostBytes = size_t{64} << 20;
     if (body_.size() + bytes.size() <= kMostBytes) body_ += bytes;
@@ -208,7 +229,7 @@ class Fetch : public CallHandler {
 };
 }  // namespace
 
-std::string fetchBody(HttpClient& client, const std::string& path, const HttpClient::Headers& headers) {
+std::string fetchBody(HttpClient& client, const std::string& path, const HttpHeaders& headers) {
   const auto fetch = std::make_shared<Fetch>();
   client.send("GET", path, headers, "", fetch);
   return fetch->take(path);

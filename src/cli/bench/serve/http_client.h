@@ -29,12 +29,19 @@ enum class CallEnd {
   kStopped,      // ended by HttpClient::stop
 };
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct ResponseHead {
+  int status = 0;
+  HttpHeaders headers;  // names are in lower case
+};
+
 // Receives one request's response. Called on the client's thread; onEnd is called once and last. No function may block
 // or throw.
 class CallHandler {
  public:
   virtual ~CallHandler() = default;
-  virtual void onStatus(int status) = 0;
+  virtual void onHead(const ResponseHead& head) = 0;
   virtual void onBody(std::string_view bytes) = 0;
   virtual void onEnd(CallEnd end, std::string_view reason) = 0;
 };
@@ -47,11 +54,12 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  using Headers = std::vector<std::pair<std::string, std::string>>;
-  // Sends the request on a new connection and returns at once. method: "GET" or "POST". Thread-safe.
-  void send(std::string_view method, std::string_view path, const Headers& headers, std::string body,
-            std::shared_ptr<CallHandler> handler);
-  // Cancels the running requests; when it returns, every handler has received onEnd. Nothing may be sent afterwards.
+  // Sends the request on a new connection after `delay` and returns at once. method: "GET" or "POST". Thread-safe; a
+  // handler may call it.
+  void send(std::string_view method, std::string_view path, const HttpHeaders& headers, std::string body,
+            std::shared_ptr<CallHandler> handler, std::chrono::milliseconds delay = {});
+  // Cancels the running and the delayed requests; when it returns, every handler has received onEnd. A request that a
+  // handler sends meanwhile ends as kStopped; nothing may be sent afterwards.
   void stop();
 
  private:
@@ -61,6 +69,6 @@ class HttpClient {
 };
 
 // Sends one request, waits and returns the body. Throws Error that names the URL unless the status is 200.
-std::string fetchBody(HttpClient& client, const std::string& path, const HttpClient::Headers& headers);
+std::string fetchBody(HttpClient& client, const std::string& path, const HttpHeaders& headers);
 
 }  // namespace chorus

@@ -1,6 +1,7 @@
 #include "cli/bench/serve/http_client.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -19,13 +20,17 @@ using std::chrono::milliseconds;
 
 struct Answer {
   int status = 0;
+  HttpHeaders headers;
   std::string body, reason;
   CallEnd end = CallEnd::kComplete;
 };
 
 class Collector : public CallHandler {
  public:
-  void onStatus(int status) override { answer_.status = status; }
+  void onHead(const ResponseHead& head) override {
+    answer_.status = head.status;
+    answer_.headers = head.headers;
+  }
   void onBody(std::string_view bytes) override { answer_.body += bytes; }
   void onEnd(CallEnd end, std::string_view reason) override {
     answer_.end = end;
@@ -164,6 +169,25 @@ TEST(HttpClientTest, FailuresHaveTheirKinds) {
   EXPECT_EQ(askRaw("SSH-2.0-server\r\n\r\n").end, CallEnd::kBadResponse);
   EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n").end, CallEnd::kBadResponse);
   EXPECT_EQ(askRaw("", milliseconds(50)).end, CallEnd::kTimedOut);
+}
+
+TEST(HttpClientTest, DelayedRequestsAreSentLaterOrStopped) {
+  server::HttpServer http({.port = 0}, [](server::HttpRequest, std::shared_ptr<server::HttpExchange> exchange) {
+    exchange->respond({.headers = {{"X-Wait", "Yes"}}});
+  });
+  http.start();
+  HttpClient client({.host = "127.0.0.1", .port = http.port()}, milliseconds(10'000));
+  const auto soon = std::make_shared<Collector>(), late = std::make_shared<Collector>();
+  const auto begin = std::chrono::steady_clock::now();
+  client.send("GET", "/", {}, "", late, milliseconds(60'000));
+  client.send("GET", "/", {}, "", soon, milliseconds(80));
+  const Answer answer = soon->wait();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(80));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.headers, testing::Contains(std::make_pair(std::string("x-wait"), std::string("Yes"))));
+  client.stop();
+  EXPECT_EQ(late->wait().end, CallEnd::kStopped);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(20'000));
 }
 
 TEST(HttpClientTest, StopEndsWhatIsUnderWay) {

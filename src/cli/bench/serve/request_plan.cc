@@ -41,18 +41,35 @@ RequestPlan::RequestPlan(const RequestPlanOptions& options)
       mix_(options.models, options.skew, options.churn_seconds, options.seed + 1),
       random_(options.seed + 2) {}
 
-std::optional<PlannedRequest> RequestPlan::next() {
-  if (options_.requests > 0 && made_ == options_.requests) return std::nullopt;
-  PlannedRequest request{.time = arrivals_.next()};
-  if (options_.duration > 0 && request.time >= options_.duration) return std::nullopt;
-  ++made_;
-  request.model = mix_.choose(request.time);
-  request.prompt.resize(static_cast<size_t>(lengthFrom(random_, options_.prompt)));
-  request.output_tokens = lengthFrom(random_, options_.output);
+// Draws the lengths and the tokens.
+void RequestPlan::draw(PlannedRequest& request, std::mt19937_64& random) const {
+  request.prompt.resize(static_cast<size_t>(lengthFrom(random, options_.prompt)));
+  request.output_tokens = lengthFrom(random, options_.output);
   std::mt19937_64 shared(options_.seed + 3 + request.model);
   for (size_t i = 0; i < request.prompt.size(); ++i) {
-    request.prompt[i] = below(i < static_cast<size_t>(options_.shared_prefix) ? shared : random_, options_.vocabulary);
+    request.prompt[i] = below(i < static_cast<size_t>(options_.shared_prefix) ? shared : random, options_.vocabulary);
   }
+}
+
+PlannedRequest RequestPlan::pooled(size_t model, int index) const {
+  PlannedRequest request{.model = model, .pool_index = index};
+  // The constant keeps the seeds of prompts apart from those of the models' prefixes.
+  std::mt19937_64 random((options_.seed ^ 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(index));
+  draw(request, random);
+  return request;
+}
+
+std::optional<PlannedRequest> RequestPlan::nextAt(double time) {
+  if (options_.requests > 0 && made_ == options_.requests) return std::nullopt;
+  if (options_.duration > 0 && time >= options_.duration) return std::nullopt;
+  ++made_;
+  PlannedRequest request{.model = mix_.choose(time)};
+  if (options_.pool > 0) {
+    request = pooled(request.model, below(random_, options_.pool));
+  } else {
+    draw(request, random_);
+  }
+  request.time = time;
   return request;
 }
 

@@ -28,6 +28,7 @@ struct RequestPlanOptions {
   LengthRange prompt, output;  // tokens
   int shared_prefix = 0;       // number of first tokens that all prompts of a model share
   int vocabulary = 256;        // prompts are random ids below it
+  int pool = 0;                // number of prompts, which all models share but for the prefix; 0: each prompt is new
   size_t models = 1;
   double skew = 0, churn_seconds = 0;
   uint64_t seed = 0;
@@ -36,6 +37,7 @@ struct RequestPlanOptions {
 struct PlannedRequest {
   double time = 0;  // seconds since the start
   size_t model = 0;
+  int pool_index = 0;  // number of the prompt in the pool
   std::vector<int32_t> prompt;
   int output_tokens = 0;
 };
@@ -43,10 +45,16 @@ struct PlannedRequest {
 class RequestPlan {
  public:
   explicit RequestPlan(const RequestPlanOptions& options);
-  // Returns nullopt when the load is over.
-  std::optional<PlannedRequest> next();
+  // The request of the next arrival. Returns nullopt when the load is over.
+  std::optional<PlannedRequest> next() { return nextAt(arrivals_.next()); }
+  // The request of a closed loop, which is sent at `time`. Times must ascend.
+  std::optional<PlannedRequest> nextAt(double time);
+  // The request for one prompt of the pool to one model, as every later request for them; index: below `pool`.
+  PlannedRequest pooled(size_t model, int index) const;
 
  private:
+  void draw(PlannedRequest& request, std::mt19937_64& random) const;
+
   RequestPlanOptions options_;
   Arrivals arrivals_;
   ModelMix mix_;

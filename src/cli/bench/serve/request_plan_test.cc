@@ -64,6 +64,42 @@ TEST(RequestPlanTest, PrefixesAreSharedWithinAModel) {
   EXPECT_EQ(rests.size(), 100u);
 }
 
+TEST(RequestPlanTest, APoolIsAFixedSetOfPromptsForAllModels) {
+  const RequestPlanOptions options{
+      .rate = 10, .requests = 400, .prompt = {5, 9}, .output = {1, 4}, .vocabulary = 1000, .pool = 3, .models = 4};
+  RequestPlan plan(options);
+  std::set<std::vector<int32_t>> prompts;
+  std::set<std::pair<size_t, int>> pairs;
+  for (const PlannedRequest& request : all(options)) {
+    const PlannedRequest again = plan.pooled(request.model, request.pool_index);
+    EXPECT_EQ(again.prompt, request.prompt);
+    EXPECT_EQ(again.output_tokens, request.output_tokens);
+    prompts.insert(request.prompt);
+    pairs.emplace(request.model, request.pool_index);
+  }
+  EXPECT_EQ(prompts.size(), 3u);
+  EXPECT_EQ(pairs.size(), 12u);
+}
+
+TEST(RequestPlanTest, PromptsOfAPoolHaveTheModelsPrefix) {
+  const RequestPlan plan({.prompt = {8, 8}, .shared_prefix = 3, .vocabulary = 100'000, .pool = 2, .models = 2});
+  const auto prefix = [](const PlannedRequest& r) {
+    return std::vector<int32_t>(r.prompt.begin(), r.prompt.begin() + 3);
+  };
+  const auto rest = [](const PlannedRequest& r) { return std::vector<int32_t>(r.prompt.begin() + 3, r.prompt.end()); };
+  EXPECT_EQ(prefix(plan.pooled(0, 0)), prefix(plan.pooled(0, 1)));
+  EXPECT_NE(prefix(plan.pooled(0, 0)), prefix(plan.pooled(1, 0)));
+  EXPECT_EQ(rest(plan.pooled(0, 0)), rest(plan.pooled(1, 0)));
+  EXPECT_NE(rest(plan.pooled(0, 0)), rest(plan.pooled(0, 1)));
+}
+
+TEST(RequestPlanTest, AClosedLoopTakesItsTimesFromTheCaller) {
+  RequestPlan plan({.duration = 2.0, .models = 1});
+  EXPECT_EQ(plan.nextAt(0.5)->time, 0.5);
+  EXPECT_EQ(plan.nextAt(1.99)->time, 1.99);
+  EXPECT_FALSE(plan.nextAt(2.0).has_value());
+}
+
 TEST(RequestPlanTest, ASeedIsOneLoad) {
   RequestPlanOptions options{.rate = 5, .requests = 50, .prompt = {1, 9}, .models = 3, .seed = 8};
   const auto first = all(options), again = all(options);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "cli/bench/serve/retry_after.h"
 
 namespace chorus {
 namespace {
@@ -56,11 +57,18 @@ bool bringsText(const Json& chunk) {
 
 }  // namespace
 
-StreamRecorder::StreamRecorder(RequestRecord& record, std::function<double()> now, std::function<void()> done)
+StreamRecorder::StreamRecorder(RequestRecord& record, std::function<double()> now,
+                               std::function<void(const Ended&)> done, AnswerContent* content)
     : record_(record),
       now_(std::move(now)),
       done_(std::move(done)),
+      content_(content),
       parser_([this](std::string_view data) { onEvent(data); }) {}
+
+void StreamRecorder::onHead(const ResponseHead& head) {
+  status_ = head.status;
+  retry_after_ = retryAfter(head.headers, std::chrono::system_clock::now());
+}
 
 void StreamRecorder::onBody(std::string_view bytes) {
   if (status_ != 200) {
@@ -83,6 +91,7 @@ void StreamRecorder::onEvent(std::string_view data) {
   const Json chunk = parsed(data);
   if (!chunk.is_object()) return onError("bad stream", "an event that is no JSON object");
   if (chunk.contains("error") && !chunk["error"].is_null()) return onError("stream error", messageOf(data));
+  if (content_ != nullptr) content_->add(chunk, data.size());
   if (bringsText(chunk)) {
     if (record_.first < 0) {
       record_.first = time_;
@@ -133,7 +142,7 @@ void StreamRecorder::onEnd(CallEnd end, std::string_view reason) {
       onError(std::string(RequestRecord::kUnfinished), "the load was stopped");
       break;
   }
-  done_();
+  done_({.status = end == CallEnd::kComplete ? status_ : 0, .retry_after = retry_after_});
 }
 
 }  // namespace chorus

@@ -24,11 +24,18 @@ class StreamRecorderTest : public testing::Test {
   RequestRecord record_{.planned = 1.0, .sent = 1.25};
   double time_ = 0;
   int ended_ = 0;
-  StreamRecorder recorder_{record_, [this] { return time_; }, [this] { ++ended_; }};
+  StreamRecorder::Ended ended_as_;
+  AnswerContent content_;
+  StreamRecorder recorder_{record_, [this] { return time_; },
+                           [this](const StreamRecorder::Ended& ended) {
+                             ++ended_;
+                             ended_as_ = ended;
+                           },
+                           &content_};
 };
 
 TEST_F(StreamRecorderTest, CompletionStream) {
-  recorder_.onStatus(200);
+  recorder_.onHead({.status = 200});
   at(2.0, "data: {\"choices\":[{\"text\":\"a\"}],\"us");
   EXPECT_EQ(record_.first, -1);
   at(2.5, "age\":null}\n\n");
@@ -44,10 +51,12 @@ TEST_F(StreamRecorderTest, CompletionStream) {
   EXPECT_EQ(record_.output_tokens, 5);
   EXPECT_EQ(record_.prompt_tokens, 7);
   EXPECT_EQ(record_.timePerToken(), 0.5 / 4);
+  EXPECT_EQ(ended_as_.status, 200);
+  EXPECT_THAT(content_.canonical(), testing::HasSubstr(R"("text":"ab")"));
 }
 
 TEST_F(StreamRecorderTest, ChatStreamWithoutUsage) {
-  recorder_.onStatus(200);
+  recorder_.onHead({.status = 200});
   event(2.0, R"({"choices":[{"delta":{"role":"assistant","content":""}}]})");
   event(3.0, R"({"choices":[{"delta":{"content":"x"}}]})");
   event(4.0, R"({"choices":[{"delta":{"content":"y"}}]})");
@@ -58,17 +67,19 @@ TEST_F(StreamRecorderTest, ChatStreamWithoutUsage) {
 }
 
 TEST_F(StreamRecorderTest, RefusalsHaveStatusAndMessage) {
-  recorder_.onStatus(429);
+  recorder_.onHead({.status = 429, .headers = {{"retry-after", "2"}}});
   at(2.0, R"({"error":{"message":"too)");
   at(2.0, R"( many","type":"x"}})");
   end(2.0, CallEnd::kComplete);
   EXPECT_EQ(record_.error, "status 429");
   EXPECT_EQ(record_.error_text, "too many");
+  EXPECT_EQ(ended_as_.status, 429);
+  EXPECT_EQ(ended_as_.retry_after, std::chrono::seconds(2));
   EXPECT_FALSE(record_.complete());
 }
 
 TEST_F(StreamRecorderTest, RefusalsThatAreNoJsonAreQuotedInOneLine) {
-  recorder_.onStatus(502);
+  recorder_.onHead({.status = 502});
   at(2.0, "<html>\nbad\x01 gateway</html>" + std::string(100'000, 'x'));
   end(2.0, CallEnd::kComplete);
   EXPECT_EQ(record_.error, "status 502");
@@ -77,7 +88,7 @@ TEST_F(StreamRecorderTest, RefusalsThatAreNoJsonAreQuotedInOneLine) {
 }
 
 TEST_F(StreamRecorderTest, ErrorsWithinAStream) {
-  recorder_.onStatus(200);
+  recorder_.onHead({.status = 200});
   event(2.0, R"({"choices":[{"text":"a"}]})");
   event(3.0, R"({"error":{"message":"engine failed"}})");
   event(3.0, "[DONE]");
@@ -87,14 +98,14 @@ TEST_F(StreamRecorderTest, ErrorsWithinAStream) {
 }
 
 TEST_F(StreamRecorderTest, StreamsThatEndTooSoon) {
-  recorder_.onStatus(200);
+  recorder_.onHead({.status = 200});
   event(2.0, R"({"choices":[{"text":"a"}]})");
   end(3.0, CallEnd::kComplete);
   EXPECT_EQ(record_.error, "incomplete stream");
 }
 
 TEST_F(StreamRecorderTest, NonsenseIsCountedNotFatal) {
-  recorder_.onStatus(200);
+  recorder_.onHead({.status = 200});
   event(2.0, std::string(100'000, '['));
   event(2.0, "7");
   event(2.0, R"({"choices":7,"usage":[]})");
@@ -110,6 +121,7 @@ TEST_F(StreamRecorderTest, ConnectionsThatFail) {
   end(3.0, CallEnd::kRefused, "Connection refused");
   EXPECT_EQ(record_.error, "no connection");
   EXPECT_EQ(record_.error_text, "Connection refused");
+  EXPECT_EQ(ended_as_.status, 0);
   EXPECT_EQ(record_.first, -1);
 }
 

@@ -21,12 +21,19 @@ struct ServeTargets {
 // Token latencies include requests that were unfinished when the load was stopped; rates and whole-request latencies
 // include only complete requests.
 struct ServeSummary {
+  int streams = 0;  // of a closed loop; 0: an open loop
   size_t sent = 0, complete = 0, good = 0, unfinished = 0;
   std::map<std::string, size_t> errors;              // number of each kind
   std::map<std::string, std::string> error_samples;  // the first message of each kind
   double seconds = 0;
   double requests_per_s = 0, prompt_tokens_per_s = 0, output_tokens_per_s = 0, goodput_per_s = 0;
   Distribution first, gap, per_token, latency;
+  Distribution first_of_last_try;  // seconds from the beginning of the last try, over requests that were tried again
+  int64_t refused_429 = 0, retries = 0;  // over all tries
+  size_t recovered = 0;                  // complete requests that were refused before
+  // Answers that were compared with their solo answers.
+  bool verify = false;
+  size_t verified = 0, different = 0, unknown_content = 0;
   Distribution lateness;  // seconds from planned to sent, over all requests
 };
 

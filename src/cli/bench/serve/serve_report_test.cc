@@ -65,6 +65,49 @@ TEST(ServeReportTest, Table) {
   EXPECT_THAT(table, Not(HasSubstr("late")));
 }
 
+TEST(ServeReportTest, TriesAndComparisonsAreCounted) {
+  LoadResult result = load();
+  result.streams = 4;
+  result.verify = true;
+  result.first_difference = "a, prompt 1";
+  RequestRecord& recovered = result.records[0];
+  recovered.retries = 3;
+  recovered.refused_429 = 2;
+  recovered.tried = 0.06;
+  recovered.comparison = Comparison::kEqual;
+  result.records[1].comparison = Comparison::kDifferent;
+  result.records[2].comparison = Comparison::kUnknownContent;
+  result.records[3].refused_429 = 1;
+  const ServeSummary s = summarizeLoad(result, {});
+  const std::string table = serveTable(s, {});
+  EXPECT_THAT(table, testing::StartsWith("4 streams at a time: 4 requests sent"));
+  EXPECT_THAT(table, HasSubstr("refused with status 429: 3, tried again: 3, answered in full after that: 1\n"));
+  EXPECT_THAT(
+      table, HasSubstr("compared with their solo answers: 2, different: 1, by weights that no solo answer names: 1\n"));
+  EXPECT_THAT(table, HasSubstr("... from the last try      40.00"));
+  const Json json = serveJson(result, s, {}, {"base", "a"});
+  EXPECT_EQ(json["streams"], 4);
+  EXPECT_EQ(json["refused_429"], 3);
+  EXPECT_EQ(json["retries"], 3);
+  EXPECT_EQ(json["recovered"], 1);
+  EXPECT_EQ(json["verified"], 2);
+  EXPECT_EQ(json["different"], 1);
+  EXPECT_EQ(json["unknown_content"], 1);
+  EXPECT_EQ(json["first_difference"], "a, prompt 1");
+}
+
+TEST(ServeReportTest, WithoutThemTheyAreNoLinesAndNull) {
+  const LoadResult result = load();
+  const ServeSummary s = summarizeLoad(result, {});
+  EXPECT_THAT(serveTable(s, {}), Not(HasSubstr("tried again")));
+  EXPECT_THAT(serveTable(s, {}), Not(HasSubstr("solo")));
+  const Json json = serveJson(result, s, {}, {"base", "a"});
+  for (const char* key : {"streams", "verified", "different", "unknown_content", "first_difference"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
+  }
+  EXPECT_EQ(json["refused_429"], 0);
+}
+
 TEST(ServeReportTest, ALateGeneratorSaysSo) {
   LoadResult result = load();
   for (RequestRecord& record : result.records) record.sent += 0.5;
