@@ -38,7 +38,7 @@ struct ServeOptions {
   bool trust_adapter_text = true;                  // tokenizers and templates of adapters
   std::optional<int32_t> adapter_text_memory_mib;  // default: see loaded_model.cc
 
-  // For the engine that is built from a Hugging Face directory.
+  // These apply when the server builds an engine from a Hugging Face directory.
   std::string dtype = "auto";
   std::string quantize;               // int8 or int4; empty: none
   std::optional<int32_t> group_size;  // for `quantize`; default: see served_engine.cc

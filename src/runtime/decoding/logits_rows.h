@@ -7,8 +7,8 @@
 
 namespace chorus {
 
-// [rows, vocab_size]. The step's rows are wider than vocab_size if another sequence's adapter has a larger vocabulary.
-// Not owned.
+// A view of logits [rows, vocab_size] of a step, which owns them. The step's rows are wider than vocab_size if another
+// sequence's adapter has a larger vocabulary.
 struct LogitsRows {
   const float* data = nullptr;
   int32_t rows = 0;

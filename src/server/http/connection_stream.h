@@ -43,7 +43,7 @@ class ConnectionStream {
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
   }
-  // With TLS, called before the first read or write, with a void(ErrorCode, size_t).
+  // A connection with TLS calls it before its first read or write. handler: void(ErrorCode, size_t).
   template <typename Handler>
   void handshake(Handler handler) {
     advance([](TlsSession& tls) { return tls.handshake(); }, std::move(handler));
@@ -132,7 +132,7 @@ class ConnectionStream {
     });
   }
 
-  // Not within a call of readSome(), because it calls the handler.
+  // Must not be called within a call of readSome(), because it calls the handler.
   template <typename Handler>
   void readNow(Handler handler) {
     if (!socket_.is_open()) return handler(boost::asio::error::operation_aborted, {});

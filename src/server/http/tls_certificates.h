@@ -42,7 +42,7 @@ class TlsCertificates {
   const TlsFiles files_;
   mutable std::mutex mutex_;  // guards context_
   std::shared_ptr<ssl_ctx_st> context_;
-  // Of refresh() alone.
+  // Used by refresh() alone.
   Stamps stamps_;
   std::string fault_;
 };
