@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import threading
@@ -74,6 +75,9 @@ class ServerProcess:
         """The text of /proc/PID/status."""
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as file:
             return file.read()
+
+    def resident_kb(self):
+        return int(re.search(r"^VmRSS:\s+(\d+) kB", self.process_status(), re.M)[1])
 
     @property
     def host(self):

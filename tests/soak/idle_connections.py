@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "e2e"))
 import certificates  # noqa: E402
 from server_process import TIME_SCALE, ServerProcess  # noqa: E402
-from serving import kilobytes  # noqa: E402
 
 MOST_KB_EACH = 20
 HEALTH = b"GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -67,12 +66,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="chorus-idle-") as scratch, start(arguments, Path(scratch)) as server:
         ask = {"model": "base", "prompt": "two dogs", "max_tokens": 4, "temperature": 0}
         alone = server.request("POST", "/v1/completions", ask)[2]["choices"]
-        memory, files = kilobytes(server, "VmRSS"), open_files(server)
+        memory, files = server.resident_kb(), open_files(server)
         # Several threads, because the server closes a connection that is idle for 75 s.
         with ThreadPoolExecutor(4) as threads:
             held = list(threads.map(lambda number: connect(server, number % 2 == 1), range(count)))
         opened = open_files(server) - files
-        grown = kilobytes(server, "VmRSS") - memory
+        grown = server.resident_kb() - memory
         begin = time.monotonic()
         status, _, answer = server.request("POST", "/v1/completions", ask)
         milliseconds = 1000 * (time.monotonic() - begin)

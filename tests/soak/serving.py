@@ -35,7 +35,7 @@ class Sample:
 
     def __init__(self, server):
         self.time = time.monotonic()
-        self.kilobytes = int(re.search(r"^VmRSS:\s+(\d+) kB", server.process_status(), re.M)[1])
+        self.kilobytes = server.resident_kb()
         with urllib.request.urlopen(server.url + "/v1/metrics", timeout=60 * TIME_SCALE) as response:
             text = response.read().decode()
         self.evictions = int(float(re.search(r'^chorus_adapter_cache_evictions_total\{level="host"\} (\S+)', text, re.M)[1]))
