@@ -87,10 +87,11 @@ bool isLoopback(const std::string& host) { return host.starts_with("127.") || ho
 // Returns freed memory to the system when clients use at most half of what they used before, and keeps a reserve.
 class MemoryReturn {
  public:
-  explicit MemoryReturn(const HttpServer& server) : server_(server) {}
+  explicit MemoryReturn(HttpServer& server) : server_(server) {}
 
   void look() {
     if (!reserve_.refill()) log::warn("the system has no memory left");
+    server_.freeUnusedMemory();
     constexpr size_t kWorth = size_t{8} << 20;
     const size_t used = server_.memoryUsed();
     most_ = std::max(most_, used);
@@ -100,7 +101,7 @@ class MemoryReturn {
   }
 
  private:
-  const HttpServer& server_;
+  HttpServer& server_;
   size_t most_ = 0;
   MemoryReserve reserve_{size_t{4} << 20};
 };

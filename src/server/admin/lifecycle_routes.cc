@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "server/admin/upload_body.h"
 #include "server/errors.h"
+#include "server/http/body_memory.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
 
@@ -41,6 +43,13 @@ OrderedJson takeJson(HttpRequest& request, WorkMeter& meter) {
   OrderedJson body = parseRequestJson(request.body, meter, request.memory);
   request.body.clear();
   return body;
+}
+
+// Frees the body of an upload, or keeps its memory for the next upload.
+void endBody(HttpRequest& request) {
+  if (request.body_memory) request.body_memory->give(std::move(request.body), std::chrono::steady_clock::now());
+  freeText(request.body);
+  request.memory.release();
 }
 
 HttpResponse jsonAnswer(const OrderedJson& json, int status = 200) { return {.status = status, .body = toText(json)}; }
@@ -185,8 +194,7 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
     if (isUpload(type)) {
       const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
       served = adapters.upload(name, uploaded.config, uploaded.weights);
-      freeText(request.body);
-      request.memory.release();
+      endBody(request);
     } else {
       served = adapters.serve(name, pathIn(request, meter));
     }
@@ -279,8 +287,7 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
   } catch (const Error& e) {
     refuseAdapter(e, "The adapter");
   }
-  freeText(request.body);
-  request.memory.release();
+  endBody(request);
   exchange->respond(jsonAnswer(reportJson(std::move(report))));
 }
 

@@ -93,7 +93,7 @@ class ConnectionStream {
   }
 
  private:
-  static constexpr size_t kReadBytes = size_t{16} << 10;  // a whole record of TLS
+  static constexpr size_t kReadBytes = size_t{64} << 10;  // on the stack; a record of TLS has at most 16 KiB
 
   // Takes the step until it is done, and waits for the socket in between.
   template <typename Step, typename Handler>

@@ -33,6 +33,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
                  cors_,
                  proxies_,
                  *clients_,
+                 std::make_shared<BodyMemory>(),
                  [this] { return leaving_.load(); },
                  [this] { return ended_.load(); }} {}
 
@@ -46,6 +47,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   uint16_t port() const { return port_; }
   const std::shared_ptr<ClientRegistry>& clients() const { return clients_; }
   size_t memoryUsed() const { return clients_->used(); }
+  void freeUnusedMemory() { context_.bodies->freeUnused(std::chrono::steady_clock::now()); }
 
  private:
   struct Entry {
@@ -330,6 +332,7 @@ std::string HttpServer::url() const {
 }
 std::shared_ptr<ClientRegistry> HttpServer::clients() const { return impl_->clients(); }
 size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }
+void HttpServer::freeUnusedMemory() { impl_->freeUnusedMemory(); }
 void HttpServer::closeAfterAnswers() { impl_->closeAfterAnswers(); }
 void HttpServer::stopAccepting() { impl_->stopAccepting(); }
 bool HttpServer::waitUntilClosed(std::chrono::milliseconds timeout) { return impl_->waitUntilClosed(timeout); }

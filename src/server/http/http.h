@@ -19,6 +19,7 @@ namespace chorus::server {
 
 struct KeyRights;       // server/access/api_keys.h
 class ApiKeys;          // server/access/api_keys.h
+class BodyMemory;       // server/http/body_memory.h
 class Usage;            // server/access/usage_limits.h
 class RequestRecord;    // server/metrics/request_record.h
 class TlsCertificates;  // server/http/tls_certificates.h
@@ -32,12 +33,13 @@ struct HttpRequest {
   HttpHeaders headers;  // names in lower case; without trailers
   std::string body;     // complete, with chunks joined
   std::string id;       // the client's x-request-id when it is well-formed, else a random one
-  std::chrono::steady_clock::time_point received{};  // when it was completely received
-  std::shared_ptr<Client> client;                    // the sender; may be null in tests
-  ClientCharge memory;                               // for `body`
-  std::shared_ptr<const KeyRights> key = nullptr;    // set by the routes; null: the server has no keys
-  std::shared_ptr<const ApiKeys> keys = nullptr;     // those of the server when `key` was found
-  std::shared_ptr<Usage> usage = nullptr;            // set by the routes; null: nothing limits the request
+  std::chrono::steady_clock::time_point received{};   // when it was completely received
+  std::shared_ptr<Client> client;                     // the sender; may be null in tests
+  ClientCharge memory;                                // for `body`
+  std::shared_ptr<BodyMemory> body_memory = nullptr;  // may be given the memory of `body` after its use; may be null
+  std::shared_ptr<const KeyRights> key = nullptr;     // set by the routes; null: the server has no keys
+  std::shared_ptr<const ApiKeys> keys = nullptr;      // those of the server when `key` was found
+  std::shared_ptr<Usage> usage = nullptr;             // set by the routes; null: nothing limits the request
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lower_name) const;
@@ -128,6 +130,8 @@ class HttpServer {
   std::shared_ptr<ClientRegistry> clients() const;
   // Bytes charged to clients for bodies, parsed requests and unread answers.
   size_t memoryUsed() const;
+  // Frees memory that is kept for large bodies and was not used for a minute.
+  void freeUnusedMemory();
 
   // From now on each answer ends its connection, and its header says so. Connections are still accepted.
   void closeAfterAnswers();

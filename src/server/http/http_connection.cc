@@ -23,6 +23,7 @@ constexpr size_t kPipelineBytes = size_t{64} << 10;
 // How long reading may pause while kPipelineBytes wait behind a request. After that, further input is dropped, so that
 // the end of the connection is noticed.
 constexpr std::chrono::milliseconds kPipelinePatience{200};
+constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr size_t kDiscardBytes = size_t{16} << 20;
 constexpr std::chrono::milliseconds kReservedTimeout{2000};
 // How long a connection without a request is kept when the server stops: a request may be on its way.
@@ -330,7 +331,7 @@ bool HttpConnection::checkAccess() {
   return true;
 }
 
-// Allocates memory as the body arrives, not for the length that the client claims.
+// Charges the client as the body arrives, not for the length that it claims.
 bool HttpConnection::growBody(std::string_view data) {
   std::string& body = request_.body;
   const size_t needed = body.size() + data.size();
@@ -338,18 +339,29 @@ bool HttpConnection::growBody(std::string_view data) {
     reject(413, "The request's body is too large.");
     return false;
   }
-  if (needed > body.capacity()) {
+  if (needed > request_.memory.bytes()) {
     const size_t most = declared_length_ > 0 ? static_cast<size_t>(declared_length_) : max_body_bytes_;
-    const size_t capacity = std::max(needed, std::min(2 * body.capacity(), most));
+    const size_t capacity = std::max(needed, std::min(2 * request_.memory.bytes(), most));
     const MemoryAnswer answer = request_.memory.resize(capacity);
     if (answer != MemoryAnswer::kGranted) {
       rejectMemory(answer);
       return false;
     }
-    body.reserve(capacity);
+    reserveBody(capacity);
   }
   body += data;
   return true;
+}
+
+// Large uploads use the memory of earlier ones.
+void HttpConnection::reserveBody(size_t capacity) {
+  std::string& body = request_.body;
+  if (capacity <= body.capacity()) return;
+  if (max_body_bytes_ <= context_.options.max_body_bytes || capacity < kLargeBody) return body.reserve(capacity);
+  std::string larger = context_.bodies->take(capacity);
+  larger += body;
+  body.swap(larger);
+  request_.body_memory = context_.bodies;
 }
 
 void HttpConnection::rejectMemory(MemoryAnswer answer) { reject(ApiError::outOfMemory(answer)); }

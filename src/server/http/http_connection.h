@@ -14,6 +14,7 @@
 
 #include "server/errors.h"
 #include "server/http/body_decoder.h"
+#include "server/http/body_memory.h"
 #include "server/http/client_address.h"
 #include "server/http/connection_limits.h"
 #include "server/http/connection_stream.h"
@@ -31,6 +32,7 @@ struct HttpConnectionContext {
   const CorsPolicy& cors;
   const TrustedProxies& proxies;
   ClientRegistry& clients;
+  std::shared_ptr<BodyMemory> bodies;
   std::function<bool()> leaving;  // answers say that their connection ends
   std::function<bool()> stopped;  // connections end after their answer, whatever its head says
 };
@@ -84,6 +86,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool readFields(std::string_view head);
   bool checkAccess();
   bool growBody(std::string_view data);
+  void reserveBody(size_t capacity);
   void dispatch();
   void reject(const ApiError& error);
   void reject(int status, std::string_view message);
