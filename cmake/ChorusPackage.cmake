@@ -1,5 +1,6 @@
 # Rules for `cmake --install`, which installs a package for find_package(chorus):
 #   bin/chorus                 the program
+#   share/man/man1/chorus.1    its manual page
 #   include/chorus             the public API
 #   libchorus.a                chorus::chorus: the layers up to the runtime
 #   libchorus_program.a        chorus::program: the rest of the program, main() included
@@ -77,6 +78,7 @@ function(chorus_package)
     INSTALL_DESTINATION ${config_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
   write_basic_package_version_file(${CMAKE_BINARY_DIR}/chorusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(TARGETS chorus RUNTIME COMPONENT program)
+  install(FILES ${PROJECT_SOURCE_DIR}/docs/chorus.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
   if(DEFINED SKBUILD_SCRIPTS_DIR)  # a wheel is built (pyproject.toml)
     install(TARGETS chorus RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel EXCLUDE_FROM_ALL)
   endif()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the user documentation: every link between pages has a target, and every message that docs/troubleshooting.md
-quotes exists in the program."""
+"""Checks the user documentation: every link between pages has a target, every message that docs/troubleshooting.md quotes
+exists in the program, and the renderers of manual pages that are installed show docs/chorus.1 without warnings."""
 
 import itertools
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -79,8 +81,16 @@ def unknown_messages():
                     yield f"{page.relative_to(ROOT)}:{number}: no message of the program has '{piece}'"
 
 
+def man_page_warnings():
+    page = ROOT / "docs/chorus.1"
+    for command in (["mandoc", "-Tlint", "-Wwarning"], ["groff", "-man", "-ww", "-z", "-Tutf8"]):
+        if shutil.which(command[0]):
+            done = subprocess.run([*command, page], capture_output=True, text=True)
+            yield from (done.stdout + done.stderr).splitlines()
+
+
 def main():
-    faults = list(broken_links()) + list(unknown_messages())
+    faults = list(broken_links()) + list(unknown_messages()) + list(man_page_warnings())
     for fault in faults:
         print(fault)
     sys.exit(1 if faults else 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the pages that the program generates: docs/flags.md, and the table of models in README.md.
+"""Writes the pages that the program generates: docs/flags.md, docs/chorus.1, and the table of models in README.md.
 
 usage: scripts/generated_pages.py [PROGRAM]      PROGRAM: build/release/bin/chorus
 
-FlagsPageTest and ArchitecturesTableTest fail if a page is not what the program prints.
+FlagsPageTest, ManPageTest and ArchitecturesTableTest fail if a page is not what the program prints.
 """
 
 import pathlib
@@ -22,6 +22,7 @@ def output(program, *arguments):
 def main():
     program = sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/bin/chorus"
     (ROOT / "docs/flags.md").write_text(output(program, "flags"))
+    (ROOT / "docs/chorus.1").write_text(output(program, "flags", "--man"))
     readme = ROOT / "README.md"
     before, begin, rest = readme.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the packages for building and testing on Debian 12; with --ci also the clang tools and valgrind, with --neon
+# Installs the packages for building and testing on Debian 12; with --ci also the clang tools, valgrind and mandoc, with --neon
 # also the packages for scripts/neon.sh, with --e2e the proxies for scripts/e2e.sh, with --page the browser for
 # scripts/page.sh, with --packaging the tools for scripts/packaging.sh. Uses sudo when not root. Does nothing when all
 # packages are installed.
@@ -11,7 +11,7 @@ packages=(
   libonig-dev libutf8proc-dev libarchive-dev libyaml-cpp-dev zlib1g-dev prometheus-cpp-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
-  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev valgrind)
+  packages+=(clang-19 clang-tidy-19 clang-format-19 llvm-19 libclang-rt-19-dev valgrind mandoc)
 fi
 if [ "${1:-}" = --neon ]; then
   packages+=(g++-aarch64-linux-gnu qemu-user)

@@ -1,13 +1,9 @@
-// chorus flags: writes docs/flags.md, the table of every flag and variable, from the parser's own definitions.
+// chorus flags: writes docs/flags.md, or docs/chorus.1 with --man, to standard output.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <string>
 
 namespace chorus {
-
-// The page for all commands of `app`. It is the same on every machine.
-std::string flagsPage(CLI::App& app);
 
 // Adds the subcommand, which --help does not list because only developers of the program use it.
 void addFlagsCommand(CLI::App& app);

@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import time
 import unittest
 
@@ -68,6 +69,30 @@ class Tls(unittest.TestCase):
             self.assertEqual("".join(chunk.choices[0].text for chunk in stream if chunk.choices), plain)
         with self.assertRaises(openai.APIConnectionError):
             self.client(self.server, ssl.create_default_context()).models.list()
+
+    def test_bench_serve(self):
+        def bench(url, *options):
+            done = subprocess.run([setting.chorus, "bench", "serve", "--url", url, "--streams", "4", "--requests", "20",
+                                   "--prompt", "8", "--output", "4", "--verify", *map(str, options)],
+                                  capture_output=True, text=True, timeout=120 * TIME_SCALE)
+            return done.returncode, done.stdout + done.stderr
+        code, text = bench(self.server.url, "--ca_cert", self.first[0])
+        self.assertEqual(code, 0, text)
+        self.assertIn("compared with their solo answers: 20, different: 0", text)
+        code, text = bench(self.server.url)
+        self.assertEqual(code, 1)
+        self.assertIn("/v1/models was not answered: TLS: the server's certificate is not accepted: self-signed", text)
+        code, text = bench(self.server.url, "--ca_cert", self.authority[0])
+        self.assertEqual(code, 1)
+        self.assertIn("is not accepted", text)
+        code, text = bench(self.server.url.replace("https", "http"))
+        self.assertIn("/v1/models was not answered: status 400", text)
+        self.assertEqual(code, 1)
+        for url, options, message in ((self.server.url, ("--ca_cert", self.key), "no certificates in PEM form"),
+                                      ("http://127.0.0.1:1", ("--ca_cert", self.first[0]), "--ca_cert needs an https:// URL")):
+            code, text = bench(url, *options)
+            self.assertEqual(code, 2, text)
+            self.assertIn(message, text)
 
     def test_plain_http_is_told_so(self):
         with socket.create_connection((self.server.host, self.server.port), timeout=10 * TIME_SCALE) as raw:

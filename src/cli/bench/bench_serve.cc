@@ -19,7 +19,7 @@ namespace {
 constexpr int kVerifiedPrompts = 8;  // without --pool
 
 struct BenchServeArgs {
-  std::string url, arrival = "poisson", prompt = "128", output = "32", extra_body = "{}", api_key_env, json;
+  std::string url, arrival = "poisson", prompt = "128", output = "32", extra_body = "{}", api_key_env, ca_cert, json;
   std::vector<std::string> models, adapters;
   double rate = 1.0, duration = 0, skew = 0, churn = 0, timeout = 600, slo_first_ms = 0, slo_gap_ms = 0,
          temperature = 0;
@@ -129,7 +129,9 @@ void runBenchServe(const BenchServeArgs& args) {
                  .verify = args.verify};
   if (args.verify) checkVerifiable(load);
   server::ShutdownSignal signal;  // created before the client's thread, so that this thread does not receive the signal
-  HttpClient client(parseHttpUrl(args.url), std::chrono::milliseconds(static_cast<int64_t>(args.timeout * 1e3)));
+  const HttpTarget target = parseHttpUrl(args.url);
+  if (!args.ca_cert.empty() && !target.tls) fail(ErrorCode::kInvalidArgument, "--ca_cert needs an https:// URL");
+  HttpClient client(target, std::chrono::milliseconds(static_cast<int64_t>(args.timeout * 1e3)), args.ca_cert);
   load.models = modelsOf(args, client, load.headers);
   load.plan.models = load.models.size();
   ServeTargets targets;
@@ -164,7 +166,7 @@ void addBenchServe(CLI::App& bench) {
       "request begins when another ends. Each request is a stream on a connection of its own. Ctrl-C ends the load "
       "and\n"
       "prints what was measured.");
-  serve->add_option("--url", args->url, "The server, e.g. http://127.0.0.1:8000")->required();
+  serve->add_option("--url", args->url, "The server, e.g. http://127.0.0.1:8000; https:// uses TLS")->required();
   serve->add_option("--model", args->models, "Models to ask, the most popular first; all: those of /v1/models")
       ->delimiter(',');
   serve->add_option("--adapters", args->adapters, "Adapters to ask besides; all: of /v1/models all but the first")
@@ -226,6 +228,10 @@ void addBenchServe(CLI::App& bench) {
   serve->add_option("--slo_itl_ms", args->slo_gap_ms, "... and whose later tokens took this each on average")
       ->check(inRange(1e-3, 1e9));
   serve->add_option("--api_key_env", args->api_key_env, "Environment variable that holds the API key");
+  serve->add_option(
+      "--ca_cert", args->ca_cert,
+      "PEM file of the authorities that the certificate of an https:// server must come from, instead of\n"
+      "those that the system trusts");
   serve->add_option("--json", args->json, "Write the figures here; bench/plot_load.py plots the latencies");
   serve->callback([args] { runBenchServe(*args); });
 }

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
@@ -31,12 +32,13 @@ using Tcp = asio::ip::tcp;
 
 class HttpClient::Impl {
  public:
-  Impl(const HttpTarget& target, std::chrono::milliseconds timeout);
+  Impl(const HttpTarget& target, std::chrono::milliseconds timeout, const std::string& ca_file);
   void stop();
 
   const HttpTarget target;
   const std::chrono::milliseconds timeout;
   asio::io_context io{1};
+  std::optional<asio::ssl::context> tls;
   Tcp::resolver::results_type addresses;
   std::set<std::shared_ptr<Call>> calls;  // used only by the client's thread
   bool stopped = false;                   // used only by the client's thread
@@ -106,27 +108,64 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
                           if (error) return self->finish(CallEnd::kRefused, error.message());
                           error_code ignored;
                           self->socket_.set_option(Tcp::no_delay(true), ignored);
+                          if (self->client_.tls) return self->handshake();
                           self->write();
                         });
   }
 
-  void write() {
-    http::async_write(socket_, request_, [self = shared_from_this()](error_code error, size_t) {
+  void handshake() {
+    tls_.emplace(socket_, *client_.tls);
+    SSL* const session = tls_->native_handle();
+    const char* const host = client_.target.host.c_str();
+    // An address is no server name (RFC 6066, section 3).
+    const bool named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host) == 1 ||
+                       (SSL_set1_host(session, host) == 1 && SSL_set_tlsext_host_name(session, host) == 1);
+    if (!named) return finish(CallEnd::kRefused, "TLS: no valid host name");
+    tls_->async_handshake(asio::ssl::stream_base::client, [self = shared_from_this()](error_code error) {
       if (self->done_) return;
-      // A server may refuse and close while the request is still being sent; its response may be readable all the same.
-      if (error && error != asio::error::broken_pipe && error != asio::error::connection_reset) {
-        return self->finish(CallEnd::kDisconnected, error.message());
-      }
-      self->readHeader();
+      if (error) return self->finish(CallEnd::kRefused, self->handshakeFault(error));
+      self->write();
+    });
+  }
+
+  std::string handshakeFault(error_code error) {
+    const long verified = SSL_get_verify_result(tls_->native_handle());
+    if (verified == X509_V_OK) return "TLS: " + error.message();
+    return std::string("TLS: the server's certificate is not accepted: ") + X509_verify_cert_error_string(verified);
+  }
+
+  // Calls `use` with the stream that carries HTTP.
+  template <typename Use>
+  void withStream(Use use) {
+    if (tls_) {
+      use(*tls_);
+    } else {
+      use(socket_);
+    }
+  }
+
+  void write() {
+    withStream([this](auto& stream) {
+      http::async_write(stream, request_, [self = shared_from_this()](error_code error, size_t) {
+        if (self->done_) return;
+        // A server may refuse and close while the request is still being sent; its response may be readable all the
+        // same.
+        if (error && error != asio::error::broken_pipe && error != asio::error::connection_reset) {
+          return self->finish(CallEnd::kDisconnected, error.message());
+        }
+        self->readHeader();
+      });
     });
   }
 
   void readHeader() {
-    http::async_read_header(socket_, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
-      if (self->done_) return;
-      if (error) return self->fail(error);
-      self->handler_->onHead(headOf(self->parser_.get().base()));
-      self->readBody();
+    withStream([this](auto& stream) {
+      http::async_read_header(stream, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
+        if (self->done_) return;
+        if (error) return self->fail(error);
+        self->handler_->onHead(headOf(self->parser_.get().base()));
+        self->readBody();
+      });
     });
   }
 
@@ -134,12 +173,14 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
     if (parser_.is_done()) return finish(CallEnd::kComplete, "");
     parser_.get().body().data = piece_.data();
     parser_.get().body().size = piece_.size();
-    http::async_read_some(socket_, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
-      if (self->done_) return;
-      const size_t bytes = self->piece_.size() - self->parser_.get().body().size;
-      if (bytes > 0) self->handler_->onBody({self->piece_.data(), bytes});
-      if (error && error != http::error::need_buffer) return self->fail(error);
-      self->readBody();
+    withStream([this](auto& stream) {
+      http::async_read_some(stream, input_, parser_, [self = shared_from_this()](error_code error, size_t) {
+        if (self->done_) return;
+        const size_t bytes = self->piece_.size() - self->parser_.get().body().size;
+        if (bytes > 0) self->handler_->onBody({self->piece_.data(), bytes});
+        if (error && error != http::error::need_buffer) return self->fail(error);
+        self->readBody();
+      });
     });
   }
 
@@ -151,6 +192,7 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
 
   Impl& client_;
   Tcp::socket socket_;
+  std::optional<asio::ssl::stream<Tcp::socket&>> tls_;
   asio::steady_timer timer_;
   http::request<http::string_body> request_;
   std::shared_ptr<CallHandler> handler_;
@@ -160,8 +202,30 @@ class HttpClient::Call : public std::enable_shared_from_this<Call> {
   bool done_ = false;
 };
 
-HttpClient::Impl::Impl(const HttpTarget& target_in, std::chrono::milliseconds timeout_in)
+namespace {
+
+// TLS 1.2 or newer, with a server whose certificate comes from the authorities.
+asio::ssl::context tlsContext(const std::string& ca_file) {
+  asio::ssl::context context(asio::ssl::context::tls_client);
+  SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  context.set_verify_mode(asio::ssl::verify_peer);
+  error_code error;
+  if (ca_file.empty()) {
+    context.set_default_verify_paths(error);
+  } else {
+    context.load_verify_file(ca_file, error);
+  }
+  if (error) {
+    fail(ErrorCode::kInvalidArgument, "--ca_cert {}: no certificates in PEM form ({})", ca_file, error.message());
+  }
+  return context;
+}
+
+}  // namespace
+
+HttpClient::Impl::Impl(const HttpTarget& target_in, std::chrono::milliseconds timeout_in, const std::string& ca_file)
     : target(target_in), timeout(timeout_in) {
+  if (target.tls) tls.emplace(tlsContext(ca_file));
   error_code error;
   Tcp::resolver resolver(io);
   addresses = resolver.resolve(target.host, std::to_string(target.port), error);
@@ -184,8 +248,8 @@ void HttpClient::Impl::stop() {
   thread_.join();
 }
 
-HttpClient::HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout)
-    : impl_(std::make_unique<Impl>(target, timeout)) {}
+HttpClient::HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout, const std::string& ca_file)
+    : impl_(std::make_unique<Impl>(target, timeout, ca_file)) {}
 HttpClient::~HttpClient() { stop(); }
 void HttpClient::stop() { impl_->stop(); }
 

@@ -1,4 +1,4 @@
-// Sends HTTP/1.1 requests over TCP, many at a time, with streamed responses. No Boost type appears here.
+// Sends HTTP/1.1 requests over TCP or TLS, many at a time, with streamed responses. No Boost type appears here.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,16 @@ namespace chorus {
 struct HttpTarget {
   std::string host;  // without brackets
   uint16_t port = 80;
+  bool tls = false;
   std::string prefix;  // put before every path; empty, or begins with '/'
 };
-// Parses "http://host[:port][/prefix]"; a trailing "/v1" or "/" is not a prefix. Throws Error(kInvalidArgument) that
-// names --url.
+// Parses "http://host[:port][/prefix]", or the same with "https"; a trailing "/v1" or "/" is not a prefix. Throws
+// Error(kInvalidArgument) that names --url.
 HttpTarget parseHttpUrl(std::string_view url);
 
 enum class CallEnd {
   kComplete,      // the whole response arrived
-  kRefused,       // no connection
+  kRefused,       // no connection, or no TLS session with a server of that name that the authorities vouch for
   kDisconnected,  // the connection ended before the response did
   kTimedOut,
   kBadResponse,  // not an HTTP response
@@ -48,8 +49,9 @@ class CallHandler {
 
 class HttpClient {
  public:
-  // `timeout` limits a whole request. Throws Error when the host has no address.
-  HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout);
+  // `timeout` limits a whole request. ca_file: PEM file of the authorities that certificates of the server must come
+  // from; empty: those that the system trusts. Throws Error when the host has no address, or that names --ca_cert.
+  HttpClient(const HttpTarget& target, std::chrono::milliseconds timeout, const std::string& ca_file = "");
   ~HttpClient();  // calls stop()
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;

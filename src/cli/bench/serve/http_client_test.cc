@@ -7,11 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <thread>
 
 #include "base/error.h"
 #include "server/http/http.h"
+#include "server/http/tls_certificates.h"
+#include "server/testing/tls_fixture.h"
 
 namespace chorus {
 namespace {
@@ -214,6 +218,86 @@ TEST(HttpClientTest, FetchNamesThePath) {
   }
 }
 
+// A server with a certificate for localhost and 127.0.0.1, of an authority of its own.
+class TlsHttpClientTest : public testing::Test {
+ protected:
+  TlsHttpClientTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "chorus-tls-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    authority_.write(path("ca.pem"), path("ca.key"));
+    server::TestCertificate("server", &authority_).write(path("cert.pem"), path("cert.key"));
+    server::TestCertificate("stranger").write(path("other.pem"), path("other.key"));
+    server::HttpServerOptions options{.port = 0};
+    options.tls =
+        std::make_shared<server::TlsCertificates>(server::TlsFiles{.cert = path("cert.pem"), .key = path("cert.key")});
+    http_ = std::make_unique<server::HttpServer>(
+        options, [](const server::HttpRequest& request, const std::shared_ptr<server::HttpExchange>& exchange) {
+          exchange->beginStream(200, "text/event-stream");
+          for (int i = 0; i < 3; ++i) exchange->write("piece ");
+          exchange->write(request.body);
+          exchange->endStream();
+        });
+    http_->start();
+  }
+  ~TlsHttpClientTest() override {
+    http_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  std::string path(const char* name) const { return folder_ / name; }
+  Answer askWith(const std::string& ca_file, const std::string& host = "127.0.0.1", bool tls = true) const {
+    HttpClient client({.host = host, .port = http_->port(), .tls = tls}, milliseconds(10'000), ca_file);
+    return ask(client, "/", std::string(100'000, 'x'));
+  }
+
+  std::filesystem::path folder_;
+  server::TestCertificate authority_{"authority"};
+  std::unique_ptr<server::HttpServer> http_;
+};
+
+TEST_F(TlsHttpClientTest, RequestsAndStreamsPassThroughTls) {
+  const Answer answer = askWith(path("ca.pem"));
+  EXPECT_EQ(answer.end, CallEnd::kComplete) << answer.reason;
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "piece piece piece " + std::string(100'000, 'x'));
+}
+
+TEST_F(TlsHttpClientTest, AServerThatTheAuthoritiesDoNotVouchForIsRefused) {
+  for (const std::string& ca_file : {std::string(), path("other.pem")}) {
+    const Answer answer = askWith(ca_file);
+    EXPECT_EQ(answer.end, CallEnd::kRefused) << ca_file;
+    EXPECT_THAT(answer.reason, testing::HasSubstr("TLS: the server's certificate is not accepted"));
+    EXPECT_EQ(answer.status, 0);
+  }
+}
+
+TEST_F(TlsHttpClientTest, ACertificateForAnotherNameIsRefused) {
+  // Another spelling of 127.0.0.1, which is no name in the certificate.
+  const Answer answer = askWith(path("ca.pem"), "127.1");
+  EXPECT_EQ(answer.end, CallEnd::kRefused);
+  EXPECT_THAT(answer.reason, testing::HasSubstr("hostname mismatch"));
+  EXPECT_EQ(askWith(path("ca.pem"), "localhost").end, CallEnd::kComplete);
+}
+
+TEST_F(TlsHttpClientTest, BothSidesMustSpeakTls) {
+  EXPECT_EQ(askWith("", "127.0.0.1", false).status, 400) << "the server says that it speaks TLS";
+  RawServer plain("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+  HttpClient client({.host = "127.0.0.1", .port = plain.port, .tls = true}, milliseconds(10'000), path("ca.pem"));
+  const Answer answer = ask(client);
+  EXPECT_EQ(answer.end, CallEnd::kRefused);
+  EXPECT_THAT(answer.reason, testing::StartsWith("TLS: "));
+}
+
+TEST_F(TlsHttpClientTest, FilesWithoutCertificatesAreRefusedByName) {
+  for (const std::string& file : {path("none.pem"), path("cert.key")}) {
+    try {
+      askWith(file);
+      FAIL() << file;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("--ca_cert " + file + ": no certificates in PEM form"));
+    }
+  }
+}
+
 TEST(HttpUrlTest, Parts) {
   const auto text = [](const char* url) {
     const HttpTarget target = parseHttpUrl(url);
@@ -223,9 +307,13 @@ TEST(HttpUrlTest, Parts) {
   EXPECT_EQ(text("http://localhost/"), "localhost|80|");
   EXPECT_EQ(text("http://10.0.0.1:65535/v1"), "10.0.0.1|65535|");
   EXPECT_EQ(text("http://[::1]:8000/gate/v1/"), "::1|8000|/gate");
-  for (const char* bad : {"", "localhost:8000", "https://x", "http://", "http://:80", "http://x:0", "http://x:65536",
-                          "http://x:", "http://x:8a", "http://[::1", "http://[::1]80", "http://u@x", "http://x/?q",
-                          "http://x/a b", "http://x\r\nh: v"}) {
+  EXPECT_EQ(text("https://example.org/v1"), "example.org|443|");
+  EXPECT_EQ(text("https://[::1]:8443"), "::1|8443|");
+  EXPECT_TRUE(parseHttpUrl("https://x").tls);
+  EXPECT_FALSE(parseHttpUrl("http://x").tls);
+  for (const char* bad : {"", "localhost:8000", "ftp://x", "https://", "https://:443", "http://", "http://:80",
+                          "http://x:0", "http://x:65536", "http://x:", "http://x:8a", "http://[::1", "http://[::1]80",
+                          "http://u@x", "http://x/?q", "http://x/a b", "http://x\r\nh: v"}) {
     EXPECT_THROW(parseHttpUrl(bad), Error) << bad;
   }
 }

@@ -8,21 +8,23 @@ namespace chorus {
 
 HttpTarget parseHttpUrl(std::string_view url) {
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::kInvalidArgument, "--url {}: {}; give http://HOST:PORT", url, why);
+    fail(ErrorCode::kInvalidArgument, "--url {}: {}; give http://HOST:PORT or https://HOST:PORT", url, why);
   };
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) refuse(url.starts_with("https://") ? "TLS is not spoken here" : "no http URL");
+  constexpr std::string_view kPlain = "http://", kTls = "https://";
+  HttpTarget target;
+  target.tls = url.starts_with(kTls);
+  if (target.tls) target.port = 443;
+  if (!target.tls && !url.starts_with(kPlain)) refuse("no http URL");
   if (std::any_of(url.begin(), url.end(), [](unsigned char c) { return c <= ' ' || c == 127; })) {
     refuse("a blank or control character");
   }
-  const std::string_view rest = url.substr(kScheme.size());
+  const std::string_view rest = url.substr(target.tls ? kTls.size() : kPlain.size());
   const size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
   std::string_view authority = rest.substr(0, slash);
   std::string_view prefix = rest.substr(slash);
   if (prefix.find_first_of("?#") != std::string_view::npos || authority.find('@') != std::string_view::npos) {
     refuse("more than host, port and path");
   }
-  HttpTarget target;
   std::string_view port;
   if (authority.starts_with('[')) {
     const size_t end = authority.find(']');
