@@ -206,8 +206,10 @@ class Adapters(unittest.TestCase):
             self.assertEqual(server.wait_exit(), 0)
 
     def test_a_server_without_files_ends_at_a_hangup(self):
+        # Under nohup the tests ignore the signal, and a child would inherit that.
         with ServerProcess(setting.chorus, [setting.demo / "base", "--dtype", "float32", "--cache_dir",
-                                            setting.scratch() / "cache"]) as server:
+                                            setting.scratch() / "cache"],
+                           preexec=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as server:
             server.signal(signal.SIGHUP)
             self.assertEqual(server.wait_exit(), -signal.SIGHUP)
 
