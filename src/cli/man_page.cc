@@ -140,7 +140,7 @@ std::string environmentOf(const FlagReference& reference) {
       "with an error that names it.");
   for (const NimVariable& variable : nimVariables()) {
     std::string body = nimFateText(variable, "", "");
-    if (variable.fate == NimFate::kFlag) body = "stands in for " + body;
+    if (variable.fate == NimFate::kFlag) body.insert(0, "stands in for ");
     if (!variable.note.empty()) body += fmt::format(": {}", variable.note);
     text += tagged(bold(variable.name), escaped(sentence(capitalised(body))));
   }
