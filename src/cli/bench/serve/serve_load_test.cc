@@ -211,7 +211,8 @@ TEST(ServeLoadTest, AnAnswerThatOthersChangeIsDifferent) {
   const LoadResult result = server.run(load);
   EXPECT_EQ(countOf(result, Comparison::kDifferent), 1u);
   EXPECT_EQ(countOf(result, Comparison::kEqual), 29u);
-  EXPECT_THAT(result.first_difference, testing::ContainsRegex("^[ab], prompt [01] at byte .* and more"));
+  EXPECT_THAT(result.first_difference,
+              testing::AllOf(HasSubstr(", prompt "), HasSubstr(" at byte "), HasSubstr(" and more")));
 }
 
 TEST(ServeLoadTest, AServerWithoutSaltsIsVerifiedToo) {
