@@ -20,7 +20,7 @@ struct StoredTensor {
   DType dtype = DType::kFloat32;
 };
 
-// For a weight that is not quantised, the format is the weight's dtype.
+// How a checkpoint stores weights. The format of a weight that is not quantised is its dtype.
 struct QuantScheme {
   WeightFormat format;
 

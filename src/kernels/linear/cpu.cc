@@ -56,7 +56,8 @@ struct Call {
   void packRows(int64_t tile, int64_t begin, int64_t end) const;
   void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
                  TileConfiguration& tiles) const;
-  // For a tile with a source: index into LinearPlan::rows of the first row that its products with A read.
+  // Returns the index in LinearPlan::rows of the first row that the tile's products with A read. The tile must have a
+  // source.
   int32_t sourceRow(const AdapterTile& tile) const {
     return plan.tiles[static_cast<size_t>(tile.source)].first_row + tile.source_row;
   }
