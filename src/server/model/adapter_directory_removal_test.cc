@@ -44,16 +44,28 @@ TEST_F(AdapterDirectoryTest, ARemovedOneGivesItsTextBack) {
   EXPECT_TRUE(engine.registered.empty());
 }
 
-TEST_F(AdapterDirectoryTest, AddOnlyAdds) {
-  adapter("a", root / "served");
-  adapter("b", root / "served");
-  auto directory = open({.refresh = AdapterRefresh::kAdd});
-  directory->scan();
-  engine.loadAll();
-  const auto before = catalog.find("a");
-  write("a", "better weights");
-  fs::remove_all(root / "served/b");
-  adapter("late", root / "served");
+class AdapterRefreshTest : public AdapterDirectoryTest {
+ protected:
+  // Returns a directory that serves `a` and `b`, both loaded. After that the content of `a` changes, the files of `b`
+  // are removed, and the files of `late` appear; no scan has seen this yet.
+  std::unique_ptr<AdapterDirectory> changedDirectory(AdapterRefresh refresh) {
+    adapter("a", root / "served");
+    adapter("b", root / "served");
+    auto directory = open({.refresh = refresh});
+    directory->scan();
+    engine.loadAll();
+    before = catalog.find("a");
+    write("a", "better weights");
+    fs::remove_all(root / "served/b");
+    adapter("late", root / "served");
+    return directory;
+  }
+
+  std::shared_ptr<const ServedModel> before;  // `a` before the change
+};
+
+TEST_F(AdapterRefreshTest, AddOnlyAdds) {
+  const auto directory = changedDirectory(AdapterRefresh::kAdd);
   const auto found = directory->scan();
   EXPECT_EQ(found.added, std::vector<std::string>{"late"});
   EXPECT_TRUE(found.replaced.empty());
@@ -68,16 +80,8 @@ TEST_F(AdapterDirectoryTest, AddOnlyAdds) {
   EXPECT_EQ(catalog.find("b"), nullptr);
 }
 
-TEST_F(AdapterDirectoryTest, ReplaceAddsAndReplaces) {
-  adapter("a", root / "served");
-  adapter("b", root / "served");
-  auto directory = open({.refresh = AdapterRefresh::kReplace});
-  directory->scan();
-  engine.loadAll();
-  const auto before = catalog.find("a");
-  write("a", "better weights");
-  fs::remove_all(root / "served/b");
-  adapter("late", root / "served");
+TEST_F(AdapterRefreshTest, ReplaceAddsAndReplaces) {
+  const auto directory = changedDirectory(AdapterRefresh::kReplace);
   const auto found = directory->scan();
   EXPECT_EQ(found.added, std::vector<std::string>{"late"});
   EXPECT_EQ(found.replaced, std::vector<std::string>{"a"});
