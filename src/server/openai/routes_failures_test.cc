@@ -150,31 +150,26 @@ TEST_F(RoutesTest, Refusals) {
 
 TEST_F(RoutesTest, EngineErrors) {
   using Code = executor::ResponseErrorCode;
-  engine.error_text = "PEFT Cache is full. Could not store taskId=1";
-  engine.error_code = Code::kBUSY;
-  const auto busy = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  const auto fails = [&](const char* text, Code code) {
+    engine.failFromNow(text, code);
+    return answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  };
+  const auto busy = fails("PEFT Cache is full. Could not store taskId=1", Code::kBUSY);
   EXPECT_EQ(busy.status, 429);
   EXPECT_THAT(busy.headers, ::testing::Contains(::testing::Pair("retry-after-ms", "500")));
   EXPECT_EQ(Json::parse(busy.body)["error"]["code"], "adapter_cache_full");
   EXPECT_THAT(std::string(Json::parse(busy.body)["error"]["message"]), ::testing::HasSubstr("NIM_MAX_CPU_LORAS"));
   engine.error_code = Code::kTOO_LARGE;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["code"], "adapter_too_large");
-  engine.error_text = "std::bad_alloc";
-  engine.error_code = Code::kEXHAUSTED;
-  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 503);
-  engine.error_text = "Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again";
-  engine.error_code = Code::kCONFLICT;
-  const auto replaced = answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
+  EXPECT_EQ(fails("std::bad_alloc", Code::kEXHAUSTED).status, 503);
+  const auto replaced =
+      fails("Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again", Code::kCONFLICT);
   EXPECT_EQ(replaced.status, 409);
   EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.error_text);
-  engine.error_text = "LoRA task 1 not found in cache. Please send LoRA weights with request";
-  engine.error_code = Code::kNOT_FOUND;
+  engine.failFromNow("LoRA task 1 not found in cache. Please send LoRA weights with request", Code::kNOT_FOUND);
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
-  engine.error_text = "Encountered an error in forwardAsync function: /srv/x: gone";
-  engine.error_code = Code::kINTERNAL;
-  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})").status, 500);
-  engine.error_text = "token 5 is unknown, see /srv/x/tokens";
-  engine.error_code = Code::kINVALID_ARGUMENT;
+  EXPECT_EQ(fails("Encountered an error in forwardAsync function: /srv/x: gone", Code::kINTERNAL).status, 500);
+  engine.failFromNow("token 5 is unknown, see /srv/x/tokens", Code::kINVALID_ARGUMENT);
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
 }
 
@@ -201,8 +196,7 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
   models.putAdapter({.name = "first", .adapter_id = 7, .text = codec});
   models.putAdapter({.name = "second", .adapter_id = 17, .text = codec});
   const auto fails = [&](const char* text, Code code) {
-    engine.error_text = text;
-    engine.error_code = code;
+    engine.failFromNow(text, code);
     const auto response = answer("POST", "/v1/completions",
                                  R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"
                                  R"({"name":"second","weight":1}]})");
