@@ -87,7 +87,7 @@ class KvCacheConfig {
   std::optional<RetentionPriority> getSecondaryOffloadMinPriority() const { return secondaryOffloadMinPriority_; }
   // Refused unless 0.
   std::size_t getEventBufferMaxSize() const { return eventBufferMaxSize_; }
-  // Neither has an effect: only complete blocks are reused.
+  // These two settings have no effect: only complete blocks are reused.
   bool getEnablePartialReuse() const { return enablePartialReuse_; }
   bool getCopyOnPartialReuse() const { return copyOnPartialReuse_; }
   // Chorus: the default is kALL.

@@ -189,7 +189,8 @@ class ParallelConfig {
   std::optional<OrchestratorConfig> orchestratorConfig_;
 };
 
-// How tokens are chosen for all requests; refused unless the mode is unset, Auto or TopKTopP and nothing else is set.
+// Selects how tokens are chosen for all requests. It is refused unless the mode is unset, Auto or TopKTopP and nothing
+// else is set.
 class DecodingConfig {
  public:
   explicit DecodingConfig(std::optional<DecodingMode> decodingMode = std::nullopt,
@@ -360,7 +361,7 @@ class ExecutorConfig {
   bool getEnableChunkedContext() const { return enableChunkedContext_; }
   // Applies to beams only.
   bool getNormalizeLogProbs() const { return normalizeLogProbs_; }
-  // How many steps' statistics getLatestIterationStats and getLatestRequestStats keep.
+  // Numbers of steps whose statistics are kept for getLatestIterationStats and getLatestRequestStats.
   SizeType32 getIterStatsMaxIterations() const { return iterStatsMaxIterations_; }
   SizeType32 getRequestStatsMaxIterations() const { return requestStatsMaxIterations_; }
   BatchingType getBatchingType() const { return batchingType_; }

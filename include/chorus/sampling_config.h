@@ -1,5 +1,5 @@
-// How a request's tokens are chosen. Constructor and setters check their arguments and throw std::invalid_argument with
-// TensorRT-LLM's wording.
+// Settings by which a request's tokens are chosen. Constructor and setters check their arguments and throw
+// std::invalid_argument with TensorRT-LLM's wording.
 #pragma once
 
 #include "chorus/types.h"

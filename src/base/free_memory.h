@@ -1,4 +1,4 @@
-// How much memory new allocations may take, computed from the kernel's files about the machine and its control groups.
+// Computes how much memory new allocations may take, from the kernel's files about the machine and its control groups.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How one weight is stored in a checkpoint: its format, and the tensors of a rank's file that hold it, by role.
+// The storage of one weight in a checkpoint: its format, and the tensors of a rank's file that hold it, by role.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct StoredTensor {
   DType dtype = DType::kFloat32;
 };
 
-// How a checkpoint stores weights. The format of a weight that is not quantised is its dtype.
+// Describes how a checkpoint stores weights of one format. The format of a weight that is not quantised is its dtype.
 struct QuantScheme {
   WeightFormat format;
 

@@ -23,12 +23,12 @@ struct WeightQuantisation {
   WeightFormat format;                // of the quantised weights
   std::vector<std::string> excluded;  // fnmatch patterns of module names (tensor names without ".weight")
 
-  // How the weight of this table row is stored if its type is `dtype` when it is not quantised. layer: global layer id;
-  // -1 for a weight outside the layers.
+  // Returns how the weight of this table row is stored. layer: global layer id; -1 for a weight outside the layers.
+  // dtype: the type of the weight if it is not quantised.
   QuantScheme schemeOf(const WeightRow& row, int32_t layer, DType dtype) const;
 };
 
-// How the config's weights are quantised; nullopt when they are not. Throws the Errors of checkQuantisation.
+// Returns how the config's weights are quantised; nullopt when they are not. Throws the Errors of checkQuantisation.
 std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config);
 
 // Throws Error, naming source and key, when the config's algorithm, layout or other quantisation option is not

@@ -21,7 +21,7 @@ namespace chorus {
 // The pipeline stages that hold a row.
 enum class Stage { kFirst, kEveryLayer, kLast };
 
-// How one tensor is cut over tensor-parallel ranks, as TensorRT-LLM's converters cut it.
+// The rule by which one tensor is cut over tensor-parallel ranks, as TensorRT-LLM's converters cut it.
 struct ShardRule {
   enum class Axis { kNone, kRows, kColumns };
   Axis axis = Axis::kNone;
@@ -56,8 +56,9 @@ struct SourceRows {
   }
 };
 
-// How conversion changes the values of a source: checkpoint value = scale * source value + add. It does not select
-// rows: leading rows that carry no weights, such as the first two of OPT's positions, are skipped by SourceRows::begin.
+// Describes how conversion changes the values of a source: checkpoint value = scale * source value + add. It does not
+// select rows: leading rows that carry no weights, such as the first two of OPT's positions, are skipped by
+// SourceRows::begin.
 struct SourceTransform {
   bool transposed = false;  // the source is [in, out], as GPT-2's Conv1D keeps its linears
   float scale = 1.0f;

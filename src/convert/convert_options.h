@@ -1,4 +1,4 @@
-// How a model becomes a checkpoint.
+// Options of the conversion of a model to a checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -76,8 +76,9 @@ class Session {
   std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part, BackgroundThrottle* throttle) const;
   // Number of bytes that packAdapter() uses for this shard.
   int64_t packedBytes(const Adapter& part) const;
-  // For each output of a module of this rank's shard, the sum of (W + scale B A)^2 over this rank's inputs, with A and
-  // B rounded as in the products. For the token embedding, the sum is over this rank's tokens. Thread-safe.
+  // Returns the squared row norms of W + scale B A of a module of this rank's shard: one sum for each output, over this
+  // rank's inputs, with A and B rounded as in the products. For the token embedding, each sum is over this rank's
+  // tokens. Thread-safe.
   std::vector<double> squaredRowNorms(const Adapter& part, const AdapterModule& module,
                                       BackgroundThrottle* throttle) const;
   // Removes an embedding table and an output head from this rank's shard if they equal the base's after rounding to the

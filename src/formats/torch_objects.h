@@ -34,12 +34,12 @@ struct TorchTensor {
   bool isContiguous() const;
 };
 
-// How the reader treats classes and functions that a pickle names and that tensors do not need.
+// Selects how the reader treats classes and functions that a pickle names but that tensors do not need.
 enum class OtherClasses {
   kRefused,
-  // They and their objects are opaque values (PickleHost::isOpaque), as training checkpoints have objects of optimizers
-  // beside their tensors. Names that only an attack needs, such as os.system, are refused all the same. An enumeration
-  // of DeepSpeed is its number.
+  // Such classes, functions and their objects are opaque values (PickleHost::isOpaque), because training checkpoints
+  // have objects of optimizers beside their tensors. Names that only an attack needs, such as os.system, are refused
+  // all the same. An enumeration of DeepSpeed is its number.
   kOpaque,
 };
 

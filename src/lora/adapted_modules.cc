@@ -120,7 +120,7 @@ void AdaptedModules::collect(const std::string& name, const PeftKey& key) {
     found = placeInLayer(name, key);
   }
   if (found.parameter.empty() && isParameter(name, found)) found.parameter = found.key.module + ".weight";
-  // Only PEFT has names of their own for the matrices of an embedding.
+  // The matrices of an embedding have names of their own only in PEFT's form.
   const bool looked_up = key.part == PeftPart::kEmbeddingA || key.part == PeftPart::kEmbeddingB;
   if (key.form == AdapterForm::kPeft && looked_up != (embedding && found.parameter.empty()) &&
       key.part != PeftPart::kMagnitude) {

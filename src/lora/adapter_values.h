@@ -18,7 +18,7 @@ namespace chorus {
 const TensorView& checkedTensor(const TensorFile& weights, const std::string& name, const std::vector<int64_t>& shape,
                                 std::string_view hint, BackgroundThrottle* throttle);
 
-// How a file stores the matrices of one module.
+// The form in which a file stores the matrices of one module.
 struct ValuesForm {
   AdapterForm form = AdapterForm::kPeft;
   // The number of rows of a head if the rows of the linear's output are in the order of torchtune's RoPE, otherwise 0.

@@ -20,7 +20,7 @@ constexpr std::string_view kModels[] = {"model.",          "transformer.", "gpt_
 // Names of the list of layers.
 constexpr std::string_view kLayerLists[] = {"layers.", "h.", "blocks."};
 
-// How the name of a low-rank tensor ends before ".weight".
+// An ending that the name of a low-rank tensor can have before ".weight".
 struct Ending {
   std::string_view text;
   PeftPart part;

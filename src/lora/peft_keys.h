@@ -24,7 +24,7 @@ enum class PeftPart {
   kBlockCopy,   // a weight of a saved block under its wrapper's name; `module` is the weight's own module
 };
 
-// How a tool stores A, B and the magnitude of a linear. The name of the tensor says which form it has.
+// The form in which a tool stores A, B and the magnitude of a linear; it is known from the name of the tensor.
 enum class AdapterForm {
   kPeft,  // A [rank, in], B [out, rank]
   kMlx,   // mlx-lm: A [in, rank], B [rank, out]; of all experts of a linear A [experts, rank, in], B [experts, out,

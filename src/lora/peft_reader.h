@@ -46,7 +46,7 @@ struct KnownPeftContent {
 Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
                         const KnownPeftContent& known = {});
 
-// What readPeftAdapter() would do with each tensor.
+// Reports what readPeftAdapter() would do with each tensor.
 struct PeftInspection {
   struct Tensor {
     std::string name;

@@ -78,7 +78,8 @@ TEST(BloomTest, TheNormAfterTheEmbeddingIsOnTheFirstStage) {
   EXPECT_EQ(findRow(table, slotOf(NormId::kEmbedding).bias())->stage, Stage::kFirst);
 }
 
-// Its converter writes neither biases nor max_position_embeddings.
+// The config of a checkpoint that TensorRT-LLM's converter writes has no field for biases and no
+// max_position_embeddings.
 TEST(BloomTest, ReadsCheckpointsOfTensorRtLlm) {
   const Json written = {{"architecture", "BloomForCausalLM"}, {"dtype", "float16"},   {"num_hidden_layers", 24},
                         {"num_attention_heads", 16},          {"hidden_size", 1024},  {"vocab_size", 250880},

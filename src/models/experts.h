@@ -39,7 +39,7 @@ void setExperts(const ExpertsConfig& experts, std::string_view source, ModelConf
 void readQwenExperts(const Json& json, std::string_view source, bool shared, ModelConfig& config);
 void addQwenExpertsKeys(bool shared, SourceKeys& keys);
 
-// How the source names the tensors of experts, below its layer.
+// The names of the tensors of experts in a source, below the name of their layer.
 struct ExpertsForm {
   // Names of the MLP in a layer, one for each spelling of the files. Each has the router and the experts, as separate
   // linears, such as mlp.experts.3.gate_proj, or together as parameters of all experts.

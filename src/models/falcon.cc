@@ -19,7 +19,7 @@ bool isSet(const ModelConfig& config, const char* field) {
   return jsonGetOr(config.extra, field, false, "config.json");
 }
 
-// Both blocks of a layer read the same residual.
+// Whether both blocks of a layer read the same residual.
 bool isParallel(const ModelConfig& config) { return isSet(config, kParallel) || isSet(config, kNewArchitecture); }
 bool hasTwoNorms(const ModelConfig& config) {
   return isSet(config, kNewArchitecture) && jsonGetOr<int32_t>(config.extra, kNorms, 2, "config.json") == 2;

@@ -28,7 +28,7 @@ WeightTable gptBigCodeTable(const ModelConfig& c) {
     const std::string layer = "transformer.h.{layer}.", attention = "attn.c_attn";
     const int64_t all = QkvRows(c).all;
     if (c.num_key_value_heads == 1) {
-      // With one KV head, the source has the rows in our order.
+      // With one KV head, the source has the rows in the order of the checkpoint.
       rows.qkv({{layer + attention + ".weight", 0, all}}, {{kAttnQkv, attention, 0, all}}, true);
     } else {
       rows.groupedQkv(layer, attention, true);

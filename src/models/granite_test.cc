@@ -23,7 +23,7 @@ const ConfigCase kGranite("GraniteForCausalLM", R"({"architectures": ["GraniteFo
 TEST(GraniteTest, MultipliersAreFieldsOfTheStructure) {
   const ModelConfig config = kGranite.read();
   EXPECT_EQ(kGranite.warnings(), "");
-  // A checkpoint keeps them.
+  // A checkpoint keeps the multipliers.
   const ModelConfig written = ModelConfig::fromJson(config.toJson(), "c");
   EXPECT_EQ(errorOf([&] { architectureOf(written, "c"); }), "");
   const ModelSpec spec = graniteArchitecture().modelSpec(written);

@@ -90,7 +90,7 @@ struct MlpSpec {
   bool shared_gate = false;  // multiplies the shared expert's output by sigmoid(kSharedGate)
 };
 
-// How a layer adds its blocks (attention and the MLP) to the residual x, and which norms it has:
+// The ways in which a layer adds its blocks (attention and the MLP) to the residual x, and the norms of each:
 //   kPre             x + block(norm(x))          Llama, GPT-2    kAttentionIn, kMlpIn
 //   kSandwich        x + norm(block(norm(x)))    Gemma 2, GLM-4  kAttentionIn, kAttentionOut, kMlpIn, kMlpOut
 //   kPost            x + norm(block(x))          OLMo 2          kAttentionOut, kMlpOut

@@ -30,7 +30,7 @@ const std::pair<const char*, Json> kOnlyNemoValues[] = {{"transformer_block_type
                                                         {"query_pre_attn_scalar", nullptr},
                                                         {"multi_latent_attention", false},
                                                         {"virtual_pipeline_model_parallel_size", nullptr}};
-// The same in a model with experts.
+// Further such fields of a model with experts.
 const std::pair<const char*, Json> kOnlyNemoExpertsValues[] = {{"expert_model_parallel_size", 1},
                                                                {"moe_layer_freq", 1},
                                                                {"moe_shared_expert_intermediate_size", nullptr},

@@ -37,7 +37,7 @@ int64_t positive(const Json& json, const char* key, std::string_view source) {
   fail(ErrorCode::kInvalidArgument, "{}: '{}' gives layers a window, but there is no '{}'", source, key, kWindow);
 }
 
-// For each layer, whether it has the window.
+// Returns for each layer whether it has the window.
 std::vector<bool> slidingLayers(const Json& types, int32_t num_layers, std::string_view source) {
   if (!types.is_array() || std::ssize(types) != num_layers) {
     fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a list with an entry for each of the {} layers", source,

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kRopeLayers = "no_rope_layers";
 constexpr const char* kInterval = "no_rope_layer_interval";
 
-// For each layer, whether it has RoPE. list: may have entries of more layers.
+// Returns for each layer whether it has RoPE. list: may have entries of more layers.
 std::vector<bool> ropeLayers(const Json& list, int32_t num_layers, std::string_view source) {
   const auto malformed = [&] {
     fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a list with a 0 or 1 for each of the {} layers", source,

@@ -12,8 +12,8 @@
 
 namespace chorus {
 
-// How an architecture treats the keys of its source config. checkSourceKeys() logs a warning for a key that is neither
-// in these lists nor in the lists for all architectures.
+// The keys of an architecture's source config, by how they are treated. checkSourceKeys() logs a warning for a key that
+// is neither in these lists nor in the lists for all architectures.
 struct SourceKeys {
   std::vector<std::string_view> used;
   std::vector<std::string_view> inert;                             // in addition to kInertEverywhere

@@ -22,8 +22,8 @@ WeightRow normRow(NormId id, std::string name, int64_t size, Stage stage, std::s
 // does not transpose them, nor add anything to them.
 WeightRow biasOf(const WeightRow& row);
 
-// How the names in a source differ from those in a table: the first pair with which a name begins says what it begins
-// with instead.
+// Differences between the names in a table and those in a source. A pair is the beginning of a name in the table and
+// what the name begins with in the source; the first pair that fits a name is used.
 using Naming = std::vector<std::pair<std::string, std::string>>;
 std::string renamed(std::string name, const Naming& naming);
 // The table for Hugging Face's files that have any of these namings: each one is a further spelling of all sources

@@ -198,7 +198,7 @@ class CheckpointReader {
     readPipeline(layers, expectedTensors(table_, config_), sharesEmbedding(config_), where(), adder(files_.directory));
   }
 
-  // A layer's file is its state dict.
+  // Reads the file of a layer, which is the layer's state dict itself.
   DeepSpeedStates openLayer(const fs::path& path) {
     const TensorFile file = openTensorFile(path);
     tensors_.keep(file.keepAlive(), file.fileBytes());

@@ -267,8 +267,8 @@ class Assembler {
     }
   }
 
-  // Both halves of an expert's input projection. Each rank has a part of both, the activated half first; the checkpoint
-  // has the activated half last.
+  // Adds an expert's input projection, [2 * rows, cols]. Each rank's tensor has the rank's shares of both halves, the
+  // activated half first; the checkpoint's tensor has the activated half last.
   void expertInput(std::string name, int32_t pp, Names names, int64_t rows, int64_t cols, std::string_view prefix) {
     const int64_t each = rows / tp_;
     SourceTensor tensor({2 * rows, cols});

@@ -150,7 +150,8 @@ TEST_P(KvWriteTest, RotatesInDoublePrecisionAndKeepsWhatItRotated) {
   }
 }
 
-// With norms, the op has the bits of rms_norm over the rows' heads, followed by the op without norms.
+// The results of the op with norms have the same bits as those of rms_norm over the rows' heads, followed by the op
+// without norms.
 TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
   Backend& backend = newBackend(2);
   for (const Case& c : kCases) {
@@ -184,8 +185,9 @@ TEST_P(KvWriteTest, NormalisesEachHeadAsRmsNormDoes) {
   }
 }
 
-// With row_squares, the op has the bits of rms_norm over all queries and over all keys of a row. The test simulates a
-// second rank with equal sums: sums and counts are doubled, and this rank's weights begin at an offset.
+// The results of the op with row_squares have the same bits as those of rms_norm over all queries and over all keys of
+// a row. The test simulates a second rank with equal sums: sums and counts are doubled, and this rank's weights begin
+// at an offset.
 TEST_P(KvWriteTest, NormalisesWholeRowsAsRmsNormDoes) {
   Backend& backend = newBackend(2);
   for (const Case& c : kCases) {

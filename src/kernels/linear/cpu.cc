@@ -56,8 +56,8 @@ struct Call {
   void packRows(int64_t tile, int64_t begin, int64_t end) const;
   void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
                  TileConfiguration& tiles) const;
-  // Returns the index in LinearPlan::rows of the first row that the tile's products with A read. The tile must have a
-  // source.
+  // Returns the index in LinearPlan::rows of the first row that the products of `tile` with A read. The tile must read
+  // a packed RowTile (AdapterTile::source >= 0).
   int32_t sourceRow(const AdapterTile& tile) const {
     return plan.tiles[static_cast<size_t>(tile.source)].first_row + tile.source_row;
   }

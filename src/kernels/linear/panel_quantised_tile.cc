@@ -83,8 +83,8 @@ HWY_POP_ATTRIBUTES
 
 namespace chorus {
 namespace {
-// The kernels by AMX, except that VNNI multiplies tiles of up to vnni_rows rows, for which `tiles` needs no kernels.
-// Both read rows and weights in the same layout.
+// Returns the AMX kernels `tiles`, but with the kernels of `vnni` for tiles of up to vnni_rows rows; `tiles` need not
+// have kernels for these. Both sets of kernels read rows and weights in the same layout.
 PanelKernels withVnni(const PanelKernels* tiles, const PanelKernels* vnni, int vnni_rows) {
   assert(vnni_rows <= vnni->max_rows && vnni->pack != nullptr && vnni->fixed_run == tiles->fixed_run);
   PanelKernels kernels = *tiles;

@@ -1,4 +1,4 @@
-// How one linear call is divided into tiles of rows, blocks of tiles and adapter tasks.
+// Divides one linear call into tiles of rows, blocks of tiles and adapter tasks.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +83,7 @@ struct AddTask {
   int64_t end = 0;
 };
 
-// How one call is divided into tiles, blocks and tasks. Kept between calls only to reuse its memory.
+// The division of one call into tiles, blocks and tasks. The object is kept between calls only to reuse its memory.
 struct LinearPlan {
   std::vector<WeightRows> weights;
   std::vector<int32_t> rows;  // row numbers in x, grouped by weight

@@ -312,7 +312,7 @@ void blockProduct(const BlockArgs& args) {
   Unit::finishWrites();
 }
 
-// PanelKernels::block_scratch
+// Implements PanelKernels::block_scratch.
 template <class Unit>
 size_t blockScratch(int tiles, int64_t inputs, int64_t panels) {
   return static_cast<size_t>((sectionsOf(inputs) > 1 ? (panels + 1) / 2 : 1) * tiles * kSumsBytes);

@@ -286,7 +286,7 @@ void blockProduct(const BlockArgs& args) {
   Unit::finishWrites();
 }
 
-// PanelKernels::block_scratch
+// Implements PanelKernels::block_scratch.
 template <class Unit>
 size_t blockScratch(int tiles, int64_t inputs, int64_t panels) {
   const int64_t bytes = kBlockTileRows * 2 * kPanelCols * static_cast<int64_t>(sizeof(float));

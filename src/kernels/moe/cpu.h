@@ -10,7 +10,8 @@
 
 namespace chorus {
 
-// How one call is divided. A pair is a row and one of its experts. Kept between calls only to reuse its memory.
+// The division of one call by experts. A pair is a row and one of its experts. The object is kept between calls only to
+// reuse its memory.
 struct MoePlan {
   std::vector<int32_t> experts;   // [rows * top_k] of the pairs, by row, in routeRow()'s order
   std::vector<float> weights;     // [rows * top_k], in the same order

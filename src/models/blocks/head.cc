@@ -7,7 +7,7 @@ namespace {
 
 bool projects(const ModelSpec& spec) { return spec.embedding.width != spec.hidden_size; }
 
-// x, which is in activations.wide or hidden, times kProjectOut, in the other of the two.
+// Multiplies x by kProjectOut. x is in activations.wide or activations.hidden; the result is in the other of the two.
 Matrix projectOut(const LayerContext& context, const Matrix& x, int64_t width, bool x_is_wide) {
   const Matrix out = x_is_wide ? context.activations.hidden(x.rows, width) : context.activations.wide(x.rows, width);
   context.linear(LinearId::kProjectOut, x, out);
@@ -60,7 +60,7 @@ std::vector<SlotNeed> headNeeds(const ModelSpec& spec, int64_t head_rows) {
   return needs;
 }
 
-// Only the rows that need logits are computed: the last residual sum, the final norm and the logits.
+// Computes the last residual sum, the final norm and the logits, but only of the rows that need logits.
 void runHead(const LayerContext& context, const ModelSpec& spec, const VocabularyShape& vocabulary, int64_t wanted,
              ResidualStream& residual, int64_t width, const LogitsSink& sink) {
   if (wanted == 0) return;
