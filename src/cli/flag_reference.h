@@ -49,10 +49,12 @@ struct FlagReference {
   std::vector<VariableEntry> variables;  // in the order in which they first occur
 };
 
-// The same on every machine. Leaves out --help and what --help does not list.
+// Returns the reference of the program's flags, which is the same on every machine. It leaves out --help and the
+// commands and flags that --help does not list.
 FlagReference flagReferenceOf(CLI::App& app);
 
-// What happens to a variable of NIM, between the marks of code of a page's language; e.g. "refused (`0`)".
+// Returns a text about what happens to a variable of NIM, e.g. "refused (`0`)". open, close: the marks around code in
+// the page's language.
 std::string nimFateText(const NimVariable& variable, std::string_view open, std::string_view close);
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Inspects adapter directories: alone their contents, with a base model also whether the base would serve them.
+// Inspects adapters: their contents and, if a base model is given, whether the base would serve them.
 #include <algorithm>
 #include <cstring>
 #include <memory>

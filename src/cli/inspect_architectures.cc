@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-// How the table calls the values of position_embedding_type.
+// The names in the table for the values of position_embedding_type.
 constexpr std::pair<std::string_view, std::string_view> kPositionNames[] = {
     {"learned_absolute", "learned"},         {"rope_gpt_neox", "RoPE"},
     {"rope_gptj", "RoPE of adjacent pairs"}, {"alibi", "ALiBi"},

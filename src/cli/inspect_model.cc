@@ -90,7 +90,8 @@ BuildConfig servedBuild() {
   return build;
 }
 
-// Also checks that the end tokens of generation_config.json are in the model's vocabulary.
+// Adds the facts about the directory's tokenizer. Throws Error(kInvalidArgument) if an end token is not in the model's
+// vocabulary. model_vocabulary: 0 if it is not known.
 void describeTokenizer(const fs::path& dir, Inspection& found, int64_t model_vocabulary) {
   const auto codec = loadTextCodec(dir);
   found.add("tokenizer", codec->vocabSize(),

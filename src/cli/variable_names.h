@@ -28,7 +28,8 @@ std::string variableOf(const CLI::Option& option, std::span<const char* const> a
 // Replaces every occurrence of the flag as a whole word: --port in "--port: ...", but not in "--port_range".
 void replaceFlag(std::string& message, const std::string& flag, std::string_view replacement);
 
-// Gives every option of the command that has a long name and no variable one: prefix and the name in upper case.
+// Sets the variable of every option of the command that has a long name but no variable yet. The name of the variable
+// is the prefix and the long name in upper case.
 void addVariableNames(CLI::App& command, std::string_view prefix);
 
 // Gives each option of the command the first of NIM's variables that stand in for it (cli/nim_variables.h). Call it

@@ -36,7 +36,7 @@ TEST_F(ExecutorFairnessTest, QueueTimeEndsOnlyWhatHasNotBegun) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(25));
   EXPECT_THAT(ended.finishReasons, ElementsAre(FinishReason::kTIMED_OUT));
   EXPECT_TRUE(ended.outputTokenIds.at(0).empty());
-  // Its place in the queue is free.
+  // The place in the queue of the request that timed out is free.
   const auto third = enqueue(request({3}, 2)), fourth = enqueue(request({4}, 2));
   EXPECT_EQ(resultOf(runs).outputTokenIds.at(0).size(), 60u) << "it had begun, so it goes on";
   EXPECT_EQ(resultOf(third).outputTokenIds.at(0).size(), 2u);

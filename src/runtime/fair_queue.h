@@ -61,7 +61,8 @@ class FairQueue {
   // exact.
   static constexpr int64_t kCounterUnit = 720'720;
   static constexpr int32_t kMaxWeight = 1000;
-  // With kWeighted, clients without entries whose counter is kept because it is above the lowest one.
+  // Limit on the clients without entries that are remembered with kWeighted, because their counter is above the lowest
+  // one.
   static constexpr size_t kMaxIdle = 1024;
 
   explicit FairQueue(Fairness fairness = Fairness::kTurns);

@@ -19,11 +19,11 @@ struct MemoryNeeds {
 
   int64_t total() const { return weights + kv_sequence + activations + adapters; }
   bool fit(int64_t available) const { return total() <= available; }
-  // For example
+  // Returns the sizes as text, for example
   // "9000.0 MiB (weights 8000.0, KV cache of one sequence of 4096 tokens 500.0, activations 300.0, adapters 200.0)".
   std::string text() const;
-  // Throws Error(kExhausted) if they do not fit. Its one sentence has these numbers, the free memory and the flags that
-  // change the needs.
+  // Throws Error(kExhausted) if the needs exceed `available`. Its message is one sentence with text(), `available` and
+  // the flags that change the needs.
   void check(int64_t available) const;
 };
 

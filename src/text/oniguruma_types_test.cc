@@ -39,7 +39,7 @@ TEST(OnigurumaTypes, TheTableIsInOrderAndNamesOlderCharacters) {
   }
 }
 
-// Both the matcher of any pattern and those of known ones.
+// The patterns have classes in brackets, outside brackets and negated; the last one is GPT-2's.
 TEST(OnigurumaTypes, PatternsMatchNewerCharacters) {
   const std::string letters = "x\U0002EBF0\U00010D50", text = letters + "\U00011BF0" + "\U0001FAE9";
   for (const char* pattern : {"[\\p{L}]+", "\\p{L}+", "[^\\P{L}]+",

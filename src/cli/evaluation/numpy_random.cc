@@ -10,7 +10,7 @@ namespace {
 
 using Uint128 = unsigned __int128;
 
-// A number from 0 to `most`: outputs are cut to its bits until one is not too large.
+// Draws a number from 0 to `most`: outputs are cut to the number of bits of `most` until one is not too large.
 uint32_t upTo(uint32_t most, const auto& next) {
   if (most == 0) return 0;
   const uint32_t mask = std::bit_ceil(uint64_t{most} + 1) - 1;

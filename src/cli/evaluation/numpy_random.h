@@ -12,7 +12,7 @@ namespace chorus {
 // numpy.random.default_rng(seed).permutation(count), for count below 2^32.
 std::vector<size_t> numpyPermutation(uint64_t seed, size_t count);
 
-// numpy.random.seed(seed), and then numpy.random.choice(count, size=count) again and again.
+// Equals numpy.random.seed(seed); each draw() then equals a call of numpy.random.choice(count, size=count).
 class NumpyChoices {
  public:
   explicit NumpyChoices(uint32_t seed) : generator_(seed) {}

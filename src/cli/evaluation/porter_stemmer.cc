@@ -47,7 +47,7 @@ std::vector<bool> consonants(std::string_view word) {
   return flags;
 }
 
-// How often a vowel is followed by a consonant.
+// Porter's measure of a stem: the number of vowels that are followed by a consonant.
 int measure(std::string_view stem) {
   const std::vector<bool> flags = consonants(stem);
   int count = 0;

@@ -15,8 +15,8 @@ struct RougeScore {
 };
 
 inline constexpr std::array<std::string_view, 4> kRougeNames = {"rouge1", "rouge2", "rougeL", "rougeLsum"};
-// In the order of kRougeNames: common unigrams; common bigrams; the longest common subsequence of tokens; the union of
-// those of each pair of lines.
+// Scores in the order of kRougeNames: by common unigrams; by common bigrams; by the longest common subsequence (LCS) of
+// tokens; and, for each line of the reference, by the union of its LCS with all lines of the prediction.
 using RougeScores = std::array<RougeScore, kRougeNames.size()>;
 
 // Throws Error(kUnsupported) if a line of the reference and one of the prediction are too long for a table of their

@@ -27,7 +27,7 @@ const EvaluationTask& findEvaluationTask(std::string_view name);
 inline constexpr std::string_view kQwen2SystemMessage =
     "You are a helpful assistant, please summarize the article entered by the user with one or two sentences.";
 
-// The text, the suffix, without white space at both ends and before "n't".
+// Returns the text followed by the suffix. White space is removed at both ends, and the space before "n't".
 std::string promptText(std::string_view text, std::string_view suffix);
 
 struct PromptForm {

@@ -60,7 +60,7 @@ class AdapterHolds {
 
   // Throws Error if the hold's adapter, with the size that is known now, does not fit beside the pinned ones.
   void checkPinned(const Hold& hold) const;
-  // Both return the next hold. The adapter of the hold is loaded; it cannot be loaded.
+  // Call loaded() when the hold's adapter is loaded, drop() when it cannot be loaded. Both return the next hold.
   Holds::iterator loaded(Holds::iterator at) noexcept;
   Holds::iterator drop(Holds::iterator at, const std::exception_ptr& error) noexcept;
   void release(Hold& hold) noexcept;

@@ -56,7 +56,7 @@ class AdapterLevel {
 
   bool resident(AdapterKey key) const;
   bool contains(AdapterKey key) const { return entries_.contains(key); }
-  // Precondition of both: the key has an entry.
+  // Precondition of sizeOf() and usersOf(): the key has an entry.
   AdapterSize sizeOf(AdapterKey key) const;
   int32_t usersOf(AdapterKey key) const { return entries_.at(key).users; }
   // Calls visit(key, size, users, loading) for every entry, in the order of the keys.

@@ -220,8 +220,8 @@ bool AdapterStore::claimNow(AdapterLease& lease) {
   try {
     for (; given < lease.members.size(); ++given) giveMember(lease.members[given]);
   } catch (...) {
-    // Only the members before `given` are loaded or loading: fail the other entries that this claim added, release the
-    // rest.
+    // Only the members before `given` are loaded or loading. Of the other members, nobody loads the entries that this
+    // claim added, so they have failed. All other members are released.
     for (size_t i = 0; i < lease.members.size(); ++i) {
       const AdapterKey key = lease.members[i].key;
       if (i >= given && wasAdded(key))

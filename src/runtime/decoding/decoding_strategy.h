@@ -1,4 +1,4 @@
-// How the sequences of a request get their next tokens.
+// Strategies by which the sequences of a request get their next tokens.
 //
 // In a step the executor runs some of the request's sequences through the network. For each of them that is about to
 // get new tokens, the strategy adds the sampler's inputs (addInputs), one per row of logits or more. The executor
@@ -35,8 +35,8 @@ struct SampledSequence {
 struct SequenceChanges {
   std::vector<Sequence*> advanced;  // got tokens; the answer says whether they are complete
   std::vector<Sequence*> forked;    // made by fork(); they wait for a slot, and then continue
-  // These end without an answer. Only the last sequence of a request answers, with the reason kCANCELLED: a request
-  // ends with a response.
+  // Sequences that end without an answer. Only the last sequence of a request answers, with the reason kCANCELLED: a
+  // request ends with a response.
   std::vector<Sequence*> dropped;
 
   void clear() {
@@ -66,7 +66,8 @@ class DecodingStrategy {
   virtual void prepare(const Sequence& sequence) = 0;
   virtual void forget(const Sequence& sequence) noexcept = 0;
 
-  // How many of its last rows of logits a sequence needs, at least 1. A step with fewer tokens has fewer.
+  // Returns how many rows of logits the sequence needs: those of the last tokens of a step, at least 1. A step with
+  // fewer tokens of the sequence has fewer rows.
   virtual int32_t numRows(const Sequence&) const { return 1; }
   // Adds the inputs for the sequence's next tokens. rows: the last numRows() rows of its logits, or all of this step. A
   // sequence with a logits post-processor or token masks may have one input only.

@@ -39,7 +39,7 @@ class LogitEdits {
   float outside_ = 0;
 };
 
-// How often each token of a sequence occurs. Sized for `capacity` different tokens; add() allocates nothing.
+// Counts how often each token of a sequence occurs. Sized for `capacity` different tokens; add() allocates nothing.
 class TokenCounts {
  public:
   struct Count {

@@ -228,7 +228,7 @@ class Comparison {
     ASSERT_EQ(manager_.usedBlocks(), 0) << "blocks leak";
     ASSERT_GT(reused_, 0);
     ASSERT_GT(evicted_, 0);
-    // Only blocks in the tree still refer to cache namespaces and scopes.
+    // After these releases, only blocks in the tree refer to cache namespaces and scopes.
     for (const uint64_t cache_namespace : {1, 2}) cache_namespaces_.release(cache_namespace);
     for (int32_t i = 1; i <= num_scopes_; ++i) scopes_.release(static_cast<uint64_t>(i));
     std::set<uint64_t> cache_namespaces, scopes;

@@ -1,4 +1,4 @@
-// How many KV blocks an executor allocates: a pure function of configuration and free memory.
+// Computes how many KV blocks an executor allocates: a pure function of configuration and free memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whose share of the server a request takes.
+// Chooses the share of the server that a request belongs to.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace chorus::server {
 
-// --fairness.
+// The values of --fairness.
 enum class FairBy {
   kTurns,     // free slots go to the client that runs the fewest sequences; there are no shares
   kClients,   // each client has a share; the weights are those of the keys

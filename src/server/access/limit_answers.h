@@ -1,4 +1,4 @@
-// How limits on use are reported to a client: the error of status 429, OpenAI's headers x-ratelimit-*, and Anthropic's
+// Reports limits on use to a client: the error of status 429, OpenAI's headers x-ratelimit-*, and Anthropic's
 // headers anthropic-ratelimit-*.
 #pragma once
 
@@ -44,7 +44,7 @@ struct LimitForm {
 // helps.
 ApiError limitError(const LimitRefusal& refusal, LimitForm form = {});
 
-// What is left of one kind of limits.
+// State of the limit that has least left, among the limits of one kind.
 struct LimitState {
   std::optional<int64_t> limit;  // nullopt: there is no limit
   int64_t left = 0;

@@ -19,7 +19,7 @@ constexpr std::string_view settingName(LimitKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-// Whose use is limited. A client is an API key or, without keys, an address.
+// The kinds of subjects whose use is limited. A client is an API key or, without keys, an address.
 enum class LimitSubject : uint8_t { kClient, kAdapter };
 inline constexpr std::array kLimitSubjects = {LimitSubject::kClient, LimitSubject::kAdapter};
 

@@ -12,9 +12,9 @@
 
 namespace chorus::server {
 
-// What one client or adapter has used.
+// Limits and use of one client or adapter.
 struct Usage::Share {
-  // Where a limit was set, for messages.
+  // The client or adapter itself, for the messages of refusals.
   struct Origin {
     LimitSubject subject = LimitSubject::kClient;
     std::string text;  // see LimitRefusal::subject_text

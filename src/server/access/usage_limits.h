@@ -23,7 +23,7 @@ namespace chorus::server {
 class UsageLimits;
 struct LimitRefusal;  // server/access/limit_answers.h
 
-// What one request uses. Thread-safe.
+// Counts the use of one request for its client and its adapters. Thread-safe.
 class Usage {
  public:
   using Time = TokenBucket::Time;

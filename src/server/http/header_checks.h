@@ -33,7 +33,7 @@ class HeadScanner {
   size_t scanned_ = 0;
 };
 
-// How the body of a request is delimited.
+// Describes how the body of a request is delimited.
 struct BodyFraming {
   bool chunked = false;
   uint64_t length = 0;  // in bytes; unused if chunked

@@ -9,7 +9,7 @@ namespace chorus::server {
 
 prometheus::ClientMetric& MetricFamilies::add(std::string_view name, std::string_view help, prometheus::MetricType type,
                                               MetricLabels labels) {
-  // From the end, because samples of one family mostly come together.
+  // The search begins at the end, because samples of one family mostly come together.
   auto found =
       std::find_if(families_.rbegin(), families_.rend(), [&](const auto& family) { return family.name == name; });
   if (found == families_.rend()) {

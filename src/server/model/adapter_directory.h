@@ -24,7 +24,7 @@
 
 namespace chorus::server {
 
-// What a scan does besides adding new adapters.
+// Selects what a scan does besides adding new adapters.
 enum class AdapterRefresh {
   kAdd,      // nothing: an adapter keeps its content and its name, as far as memory goes; see AdapterDirectory::scan
   kReplace,  // it replaces adapters whose content has changed
@@ -37,7 +37,7 @@ struct AdapterDirectoryOptions {
   AdapterRefresh refresh = AdapterRefresh::kAdd;
   // Directories beneath which load() finds adapters, besides the places.
   std::vector<std::string> allowed_roots = {};
-  // For upload(): see UploadSpool. Empty: uploads are refused.
+  // The directory and the limit of the uploads (see UploadSpool). An empty directory: uploads are refused.
   std::filesystem::path upload_directory = {};
   uint64_t upload_bytes = 0;
 };
@@ -166,7 +166,7 @@ class AdapterDirectory {
   // A content that was served before.
   struct Version {
     AdapterRoots::Location location;
-    std::string state, content_hash;  // of Adapter
+    std::string state, content_hash;  // those of Adapter
     int64_t created = 0;
     uint64_t number = 0;  // in the order in which contents were replaced
   };

@@ -52,7 +52,7 @@ class LoadedModel {
   int32_t http_memory_mib_;
   std::shared_ptr<ApiContext> context_;
   std::mutex wake_mutex_;
-  std::condition_variable wake_;  // of the thread refresh_: for the two flags below, which are set with wake_mutex_
+  std::condition_variable wake_;  // notifies refresh_ of the two flags below, which are set under wake_mutex_
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> rescan_ = false;
   std::thread refresh_;

@@ -62,9 +62,9 @@ void writeFile(const Descriptor& directory, const char* name, std::string_view b
 
 // The uploads on disk. Shared with every upload, because an adapter may be read after the spool's end.
 struct UploadSpool::Space {
-  fs::path path;  // of this server's directory
+  fs::path path;  // this server's own directory of uploads
   uint64_t max_bytes = 0;
-  Descriptor held;  // its lock
+  Descriptor held;  // holds the lock of that directory
   std::shared_ptr<const Directory> directory;
   std::mutex mutex;
   uint64_t used = 0;    // guarded by the mutex

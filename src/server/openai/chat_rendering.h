@@ -6,7 +6,7 @@
 
 namespace chorus::server {
 
-// Both throw ApiError with status 400 that names the field.
+// Both functions throw ApiError with status 400 that names the field.
 
 // Reads "chat_template", "chat_template_kwargs" and "documents".
 ChatRendering readChatTemplate(const FieldReader& fields);

@@ -16,7 +16,7 @@ struct PartRules {
   std::span<const std::string_view> types;  // A part of the type "refusal" has its text in a member of that name.
 };
 
-// Both throw ApiError with status 400 that names the field.
+// Both functions throw ApiError with status 400 that names the field.
 
 // Joins the texts of the parts with newlines. parts: an array, the value of the member `field`.
 std::string joinTextParts(const FieldReader& object, std::string_view field, const OrderedJson& parts,

@@ -126,7 +126,7 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   return static_cast<int32_t>(job_.default_max_tokens > 0 ? std::min<int64_t>(job_.default_max_tokens, room) : room);
 }
 
-// What remains of a timeout that starts when the request is received; not positive if it has passed.
+// Returns the rest of a timeout that starts when the request is received; not positive if it has passed.
 std::chrono::milliseconds Generation::timeLeft(std::chrono::milliseconds timeout) const {
   if (job_.received == std::chrono::steady_clock::time_point()) return timeout;
   return timeout -

@@ -1,4 +1,4 @@
-// How long a request may wait before it begins to run.
+// Reads how long a request may wait before it begins to run.
 #pragma once
 
 #include <chrono>

@@ -17,8 +17,8 @@ enum class FieldUse {
 };
 
 struct RequestField {
-  // For example "top_k". "nvext.top_k" is the member "top_k" of the object "nvext"; "nvext.*" is each member of it that
-  // no other row names.
+  // Name of the field, such as "top_k". "nvext.top_k" is the member "top_k" of the object "nvext"; "nvext.*" is each
+  // member of it that no other row names.
   std::string_view name;
   FieldUse use;
   // Only for refused fields: what to do instead. It completes the sentence "'name' is not supported: ...".

@@ -29,7 +29,8 @@ struct RouteDescription {
   // The schema in answers.json of the JSON body of a POST whose fields are in no table, and whether there must be one.
   std::string_view body = {};
   bool needs_body = true;
-  // Its body may be an uploaded adapter (server/admin/upload_body.h), or an object with the path of one.
+  // Whether the request's body may be an uploaded adapter (server/admin/upload_body.h) besides an object with the path
+  // of one.
   bool takes_files = false;
 };
 

@@ -9,7 +9,7 @@
 
 namespace chorus::tmpl {
 
-// How many times each special name of macros has been consumed so far.
+// Counts how many times each special name of macros has been consumed so far.
 struct SpecialNames {
   int varargs = 0, kwargs = 0, caller = 0;
 };

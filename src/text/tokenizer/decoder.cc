@@ -192,7 +192,7 @@ class JoinStage final : public DecoderStage {
   bool first_ = true;
 };
 
-// For a token that arrives in fragments and a stage that needs the whole token: runs the stage at the token's end.
+// Collects a token that arrives in fragments, and runs a stage that needs the whole token at the token's end.
 class WholeTokenStage final : public DecoderStage {
  public:
   explicit WholeTokenStage(std::unique_ptr<DecoderStage> stage) : stage_(std::move(stage)) {}

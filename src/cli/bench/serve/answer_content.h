@@ -1,5 +1,5 @@
-// What the model and the request determine of an answer, in a form that two equal answers share whatever pieces their
-// streams came in.
+// The content of an answer that the model and the request determine, which excludes ids and times. Equal answers have
+// equal content, however their streams were cut into events.
 #pragma once
 
 #include <cstdint>

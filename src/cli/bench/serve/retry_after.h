@@ -1,4 +1,4 @@
-// How long a refused request waits before its next try.
+// Computes how long a refused request waits before its next try.
 #pragma once
 
 #include <chrono>
