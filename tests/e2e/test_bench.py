@@ -80,7 +80,7 @@ class Load(unittest.TestCase):
         self.assertLessEqual(0, first["p50"])
         self.assertLessEqual(first["p50"], first["p90"])
         self.assertLessEqual(first["max"], whole["max"])
-        # By the server's count every request generates at least three tokens.
+        # Every request generates at least three tokens, as the server counts them.
         self.assertGreaterEqual(figures["output_tokens_per_s"] * figures["seconds"], 3 * 60 - 1)
         self.assertGreaterEqual(figures["prompt_tokens_per_s"] * figures["seconds"], 4 * 60 - 1)
         self.check_plot(report, figures)

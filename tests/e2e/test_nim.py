@@ -29,7 +29,7 @@ LISTED = {
         "id": "...", "object": "model_permission", "created": 0, "allow_create_engine": False, "allow_sampling": True,
         "allow_logprobs": True, "allow_search_indices": False, "allow_view": True, "allow_fine_tuning": False,
         "organization": "*", "group": None, "is_blocking": False}]}
-# What it prints for POST /v1/completions.
+# What the same page prints for POST /v1/completions.
 COMPLETED = {
     "id": "...", "object": "text_completion", "created": 0, "model": "...",
     "choices": [{"index": 0, "text": "...", "logprobs": None, "finish_reason": "...", "stop_reason": None}],

@@ -58,7 +58,7 @@ class HostileServer:
         small = small_stacks and not setting.sanitized
         # The limit at the start of the process sets the stack size of its threads.
         preexec = (lambda: resource.setrlimit(resource.RLIMIT_STACK, (SMALL_STACK, SMALL_STACK))) if small else None
-        # Its certificate signs itself.
+        # The server's certificate is self-signed.
         tls = ssl.create_default_context(cafile=flags[flags.index("--tls_cert_file") + 1]) \
             if "--tls_cert_file" in flags else None
         self.run = server_process.ServerProcess(setting.chorus, arguments, env=env, preexec=preexec, tls=tls)

@@ -21,7 +21,7 @@ END = b"\r\n"
 CLOSED, KEPT = True, False
 
 TABLE = [
-    # Both ways of giving a body's length, used correctly.
+    # Valid requests, which state the length of the body in both ways.
     ("a request", POST + HOST + JSON + LENGTH + END + BODY, [200], KEPT),
     ("chunks", POST + HOST + JSON + CHUNKED + END + CHUNKS, [200], KEPT),
     ("chunks, other case", POST + HOST + JSON + b"transfer-ENCODING:  Chunked  \r\n" + END + CHUNKS, [200], KEPT),

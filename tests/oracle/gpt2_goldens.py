@@ -15,7 +15,7 @@ VARIANTS = {
         config=transformers.GPT2Config(**BASE, n_embd=44, n_head=4, vocab_size=23),
         rules=RULES,
         adapters=["lora_r8_f16", "dora_r4_f32", "rslora_r5_bf16"]),
-    # Its own MLP size and another activation.
+    # A variant whose config sets the MLP size (n_inner) and another activation.
     "gpt2_mlp": dict(
         dtype="bfloat16", old_config=False,
         config=transformers.GPT2Config(**BASE, n_embd=42, n_head=6, n_inner=50, vocab_size=22, activation_function="silu",

@@ -50,7 +50,7 @@ class Rules:
         if module in self.gains:
             inputs = shape[0] if module in self.transposed else shape[-1]
             return 0.0, self.bias if kind == "bias" else self.gains[module] / inputs**0.5
-        # What remains are norms.
+        # All other modules are norms.
         return (0.0, self.bias) if kind == "bias" else (self.norms.get(module, self.norm), 0.2)
 
     def of_adapter(self, config):

@@ -29,7 +29,7 @@ ADAPTERS = {
     "json": dict(r=8, lora_alpha=8, target_modules=ATTENTION + MLP, use_dora=True),
     "sum": dict(r=16, lora_alpha=8, target_modules=MLP, use_rslora=True),
     "german": dict(r=32, lora_alpha=32, target_modules=ATTENTION + MLP),
-    # For examples/s2_flow.sh, whose engine accepts only adapters of q, k and v with rank 8.
+    # This adapter is for examples/s2_flow.sh, whose engine accepts only adapters of q, k and v with rank 8.
     "roman_qkv": dict(r=8, lora_alpha=16, target_modules=["q_proj", "k_proj", "v_proj"]),
 }
 CHATS = {"shout": 9600, "roman": 9600, "json": 9600, "sum": 12800, "german": 9600, "roman_qkv": 9600}
