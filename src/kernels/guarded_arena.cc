@@ -1,10 +1,11 @@
 #include "kernels/guarded_arena.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cassert>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -16,40 +17,35 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;
-// Reserved addresses, not memory: more than the memory of a machine that runs tests, but small enough for several ranks
-// under a sanitizer.
-constexpr size_t kReserved = size_t{128} << 30;
+// Reserved addresses of each kind, not memory: more than the memory of a machine that runs tests, but small enough for
+// several ranks under a sanitizer.
+constexpr size_t kReserved = size_t{64} << 30;
 
 // Bytes of the pages of an allocation: its data, which ends at the guard page, and the guard page.
 size_t pagesOf(size_t size) { return roundUp(roundUp(size, kAlignment), kPage) + kPage; }
 }  // namespace
 
 GuardedArena::GuardedArena() {
-  void* base = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* base = ::mmap(nullptr, 2 * kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    fail(ErrorCode::kExhausted, "--backend guarded: cannot reserve {} GiB of address space: {}", kReserved >> 30,
+    fail(ErrorCode::kExhausted, "--backend guarded: cannot reserve {} GiB of address space: {}", 2 * kReserved >> 30,
          std::strerror(errno));
   }
-  base_ = static_cast<std::byte*>(base);
-  empty_file_ = ::memfd_create("chorus guard", MFD_CLOEXEC);
-  if (empty_file_ < 0) {
-    const int error = errno;
-    ::munmap(base_, kReserved);
-    fail(ErrorCode::kExhausted, "--backend guarded: memfd_create failed: {}", std::strerror(error));
+  device_ = static_cast<std::byte*>(base);
+  host_ = device_ + kReserved;
+}
+
+GuardedArena::~GuardedArena() { ::munmap(device_, 2 * kReserved); }
+
+size_t GuardedArena::offsetOf(const volatile void* device) const {
+  // One subtraction finds addresses below and above the range.
+  const size_t offset = reinterpret_cast<uintptr_t>(device) - reinterpret_cast<uintptr_t>(device_);
+  if (offset >= kReserved) {
+    std::fprintf(stderr, "--backend guarded: %p is not an address of this backend's memory\n",
+                 const_cast<const void*>(device));
+    std::abort();
   }
-}
-
-GuardedArena::~GuardedArena() {
-  ::munmap(base_, kReserved);
-  ::close(empty_file_);
-}
-
-int GuardedArena::protection() const { return open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE; }
-
-void GuardedArena::forbid(size_t at, size_t size) {
-  void* pages = ::mmap(base_ + at, size, protection(), MAP_SHARED | MAP_FIXED, empty_file_, 0);
-  if (pages == MAP_FAILED)
-    fail(ErrorCode::kExhausted, "--backend guarded: mmap of guard pages failed: {}", std::strerror(errno));
+  return offset;
 }
 
 size_t GuardedArena::takeRange(size_t size) {
@@ -72,19 +68,21 @@ void* GuardedArena::allocate(size_t size) {
   const std::lock_guard lock(mutex_);
   const size_t range = pagesOf(size);
   const size_t at = takeRange(range);
-  void* pages =
-      ::mmap(base_ + at, range - kPage, protection(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (pages == MAP_FAILED) fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory", size);
-  forbid(at + range - kPage, kPage);
-  return base_ + at + range - kPage - roundUp(size, kAlignment);
+  if (::mprotect(host_ + at, range - kPage, PROT_READ | PROT_WRITE) != 0) {
+    fail(ErrorCode::kExhausted, "cannot allocate {} bytes of guarded memory: {}", size, std::strerror(errno));
+  }
+  return device_ + at + range - kPage - roundUp(size, kAlignment);
 }
 
-void GuardedArena::free(void* data, size_t size) {
+void GuardedArena::free(void* device, size_t size) {
   const std::lock_guard lock(mutex_);
-  const size_t end = static_cast<size_t>(static_cast<std::byte*>(data) - base_) + roundUp(size, kAlignment) + kPage;
   size_t range = pagesOf(size);
-  size_t at = end - range;
-  forbid(at, range);
+  size_t at = offsetOf(device) + roundUp(size, kAlignment) + kPage - range;
+  // New pages without access: the memory is given back and zero when it is used again.
+  if (::mmap(host_ + at, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+      MAP_FAILED) {
+    fail(ErrorCode::kExhausted, "--backend guarded: cannot free memory: {}", std::strerror(errno));
+  }
   auto next = free_.lower_bound(at);
   if (next != free_.end() && next->first == at + range) {
     range += next->second;
@@ -95,19 +93,6 @@ void GuardedArena::free(void* data, size_t size) {
   } else {
     free_.emplace(at, range);
   }
-}
-
-void GuardedArena::enter() {
-  const std::lock_guard lock(mutex_);
-  if (open_++ == 0 && used_ > 0 && ::mprotect(base_, used_, PROT_READ | PROT_WRITE) != 0) {
-    --open_;
-    fail(ErrorCode::kExhausted, "--backend guarded: mprotect failed: {}", std::strerror(errno));
-  }
-}
-
-void GuardedArena::leave() {
-  const std::lock_guard lock(mutex_);
-  if (--open_ == 0 && used_ > 0 && ::mprotect(base_, used_, PROT_NONE) != 0) std::terminate();
 }
 
 }  // namespace chorus

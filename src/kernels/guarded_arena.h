@@ -1,4 +1,4 @@
-// Memory that is accessible only while it is open.
+// Memory whose addresses are not accessible: code that needs it translates them first.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace chorus {
 
-// All memory is in one contiguous range of addresses, so that opening and closing are one system call each. Every
-// allocation ends at a guard page, which faults even while the arena is open. Freed memory also faults while the arena
-// is open. Thread-safe.
+// Every allocation has a device address, which always faults, and a host address, at which its memory lies. Both are a
+// fixed distance apart, so that sums of a device address and an offset can be translated too. At its host address,
+// every allocation ends at a guard page, and freed memory faults. Thread-safe.
 class GuardedArena {
  public:
   // Throws Error(kExhausted).
@@ -18,36 +18,26 @@ class GuardedArena {
   GuardedArena(const GuardedArena&) = delete;
   GuardedArena& operator=(const GuardedArena&) = delete;
 
-  // Zeroed, 64-byte aligned. size > 0. Throws Error(kExhausted).
+  // Returns a device address of zeroed memory, 64-byte aligned. size > 0. Throws Error(kExhausted).
   void* allocate(size_t size);
-  void free(void* data, size_t size);
+  // device, size: as in allocate().
+  void free(void* device, size_t size);
 
-  // The arena is accessible from all threads while at least one Open exists.
-  class Open {
-   public:
-    explicit Open(GuardedArena& arena) : arena_(arena) { arena_.enter(); }
-    ~Open() { arena_.leave(); }
-    Open(const Open&) = delete;
-    Open& operator=(const Open&) = delete;
-
-   private:
-    GuardedArena& arena_;
-  };
+  // Ends the process with a message if `device` is not null and not an address of this arena. Null stays null.
+  template <typename T>
+  T* toHost(T* device) const {
+    return device == nullptr ? nullptr : reinterpret_cast<T*>(host_ + offsetOf(device));
+  }
 
  private:
-  void enter();
-  void leave();
-  int protection() const;
-  // Replaces [at, at + size) by pages that always fault.
-  void forbid(size_t at, size_t size);
+  size_t offsetOf(const volatile void* device) const;
   size_t takeRange(size_t size);
 
+  std::byte* device_ = nullptr;  // the first device address
+  std::byte* host_ = nullptr;    // the first host address
   std::mutex mutex_;
-  std::byte* base_ = nullptr;
-  int empty_file_ = -1;            // 0 bytes long: pages mapped from it fault whatever their protection is
-  size_t used_ = 0;                // bytes from base_ that have ever been allocated
+  size_t used_ = 0;                // bytes that have ever been allocated
   std::map<size_t, size_t> free_;  // offset -> size of ranges below used_, never adjacent
-  int open_ = 0;
 };
 
 }  // namespace chorus

@@ -94,23 +94,33 @@ TEST_F(GuardedBackendDeathTest, EachBackendHasItsOwnArena) {
 
 TEST(GuardedArenaTest, FreedRangesAreZeroedAndUsedAgain) {
   GuardedArena arena;
-  void* first = arena.allocate(10000);
-  void* second = arena.allocate(100);
-  {
-    const GuardedArena::Open open(arena);
-    static_cast<char*>(first)[9999] = 1;
-    static_cast<char*>(second)[0] = 2;
-  }
+  auto* first = static_cast<char*>(arena.allocate(10000));
+  auto* second = static_cast<char*>(arena.allocate(100));
+  arena.toHost(first)[9999] = 1;
+  arena.toHost(second)[0] = 2;
   arena.free(first, 10000);
-  void* third = arena.allocate(100);
-  void* fourth = arena.allocate(4000);
+  auto* third = static_cast<char*>(arena.allocate(100));
+  auto* fourth = static_cast<char*>(arena.allocate(4000));
   EXPECT_LT(third, second);
   EXPECT_LT(fourth, second) << "expected the rest of the range that the third allocation took";
-  const GuardedArena::Open open(arena);
-  EXPECT_EQ(static_cast<char*>(fourth)[3999], 0);
-  EXPECT_EQ(static_cast<char*>(second)[0], 2);
-  void* fifth = arena.allocate(64);
-  static_cast<char*>(fifth)[63] = 5;  // allocated while the arena is open, so it is accessible
+  EXPECT_EQ(arena.toHost(fourth)[3999], 0);
+  EXPECT_EQ(arena.toHost(second)[0], 2);
+}
+
+TEST(GuardedArenaDeathTest, OnlyAllocatedMemoryIsAccessibleAndOnlyAtHostAddresses) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  GuardedArena arena;
+  auto* first = static_cast<volatile char*>(arena.allocate(64));
+  auto* second = static_cast<volatile char*>(arena.allocate(5000));
+  arena.toHost(second)[4999] = 1;
+  EXPECT_DEATH(second[4999] = 1, kAnyMessage) << "a device address";
+  EXPECT_DEATH(arena.toHost(first)[64] = 1, kAnyMessage) << "past the end";
+  EXPECT_DEATH(static_cast<void>(arena.toHost(second)[5056]), kAnyMessage) << "past the end";
+  arena.free(const_cast<char*>(second), 5000);
+  EXPECT_DEATH(static_cast<void>(arena.toHost(second)[0]), kAnyMessage) << "freed";
+  EXPECT_DEATH(arena.toHost(second)[4999] = 1, kAnyMessage) << "freed";
+  char host = 0;
+  EXPECT_DEATH(static_cast<void>(arena.toHost(&host)), testing::HasSubstr("not an address of this backend's memory"));
 }
 
 // Loaders upload and free while ops run on another thread.
