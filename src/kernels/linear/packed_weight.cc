@@ -83,6 +83,12 @@ void packUnits(const std::byte* rows, int64_t num_rows, int64_t row_bytes, int64
     }
   }
 }
+
+// Reads `count` elements of a panel's column.
+template <typename T>
+void unpackColumn(const T* column, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = toFloat(column[i * kPanelCols]);
+}
 }  // namespace
 
 void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, int64_t in, int64_t row_begin, void* dst,
@@ -102,14 +108,21 @@ void packRows(const void* rows, const WeightFormat& format, int64_t num_rows, in
 
 void unpackRow(const PackedWeight& weight, int64_t row, float* out) {
   assert(row >= 0 && row < weight.out);
-  if (isQuantised(weight.dtype)) return unpackQuantisedRow(weight, row, out);
   const auto* panel =
       static_cast<const std::byte*>(weight.data) + row / kPanelCols * panelBytes(weight.dtype, weight.in);
   const int64_t column = row % kPanelCols;
-  for (int64_t i = 0; i < weight.in; ++i) {
-    const int64_t at =
-        weight.dtype == DType::kBFloat16 ? (i / 2 * kPanelCols + column) * 2 + i % 2 : i * kPanelCols + column;
-    out[i] = loadAsFloat(panel, weight.dtype, static_cast<size_t>(at));
+  switch (weight.dtype) {
+    case DType::kBFloat16: {
+      const auto* pairs = reinterpret_cast<const bf16*>(panel) + 2 * column;
+      for (int64_t i = 0; i < weight.in; ++i) out[i] = toFloat(pairs[i / 2 * 2 * kPanelCols + i % 2]);
+      return;
+    }
+    case DType::kFloat16:
+      return unpackColumn(reinterpret_cast<const f16*>(panel) + column, weight.in, out);
+    case DType::kFloat32:
+      return unpackColumn(reinterpret_cast<const float*>(panel) + column, weight.in, out);
+    default:
+      return unpackQuantisedRow(weight, row, out);
   }
 }
 
