@@ -5,9 +5,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/build.sh
 scripts/check_tree.py
-# The tests build thousands of engines, and each is synced to the disk. Where there is room they are kept in memory.
-if [ -z "${TMPDIR:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -gt 4194304 ] 2>/dev/null; then
-  export TMPDIR=/dev/shm
+# The tests write thousands of engines and sync each to the disk. If /dev/shm has 4 GiB free, temporary files are kept
+# there, in memory.
+free_kib=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)
+if [ -z "${TMPDIR:-}" ] && [ "${free_kib:-0}" -gt 4194304 ] && TMPDIR=$(mktemp -d /dev/shm/chorus.XXXXXX 2>/dev/null); then
+  export TMPDIR
+  trap 'rm -rf "$TMPDIR"' EXIT
 fi
 # One test more than cores runs at a time, because tests of several ranks and of the server often wait.
 ctest --test-dir build/release --output-on-failure -j "$(($(nproc) + 1))" "$@" | awk '

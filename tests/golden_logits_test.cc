@@ -80,7 +80,8 @@ TEST_P(GoldenLogits, AreTheOracles) {
 // Compares goldens until every default variant has run.
 TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
   std::vector<Where> places = everywhere();
-  std::reverse(places.begin(), places.end());  // the fastest first: it searches, and the others know the goldens then
+  // The fastest place first: it finds the goldens that are needed, and the slower places then try these first.
+  std::reverse(places.begin(), places.end());
   std::vector<std::string> names = goldenNames();
   for (const Where& where : places) {
     const auto isa = isaOf(where);

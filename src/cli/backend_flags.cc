@@ -19,7 +19,7 @@ void addIsaFlag(CLI::App& command, std::string& isa) {
 void addBackendFlags(CLI::App& command, std::string& backend, std::string& isa) {
   command
       .add_option("--backend", backend,
-                  "cpu; for comparison: reference (plain loops), guarded (memory closed outside ops)")
+                  "cpu; for comparison: reference (plain loops), guarded (memory that the host cannot access)")
       ->capture_default_str();
   addIsaFlag(command, isa);
 }

@@ -112,8 +112,8 @@ class Backend {
 };
 
 // Options of createBackend().
-//   - name: "cpu"; "reference" (plain float32 loops on one thread); or "guarded" (the CPU's ops on memory that is
-//     accessible only inside an op, prepare, upload or download).
+//   - name: "cpu"; "reference" (plain float32 loops on one thread); or "guarded" (the CPU's ops on memory
+//     whose addresses the host cannot access).
 //   - threads: number of threads; 0 means availableCores().
 //   - isa: instruction set to use; none means the best one of this machine.
 //   - spin_us: time in microseconds that idle threads spin before they sleep. Use 0 if the process has more threads

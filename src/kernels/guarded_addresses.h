@@ -1,5 +1,5 @@
-// Translates the device addresses in an op's arguments and in a step's groups to host addresses. A pointer that a
-// struct has and this file does not translate faults in the first op that reads it.
+// Translates the device addresses in an op's arguments and in a step's groups to host addresses. A new pointer to
+// device memory in one of these structs must be added here; otherwise the first op that reads it faults.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace chorus {
 
-// Each translate() replaces all device addresses in its argument.
+// Each translate() replaces the device addresses of its argument itself. The terms that a group has spans of are in
+// host memory; GuardedGroups translates them.
 class GuardedAddresses {
  public:
   explicit GuardedAddresses(const GuardedArena& arena) : arena_(arena) {}
@@ -46,6 +47,9 @@ class GuardedGroups {
  public:
   GuardedGroups() = default;
   GuardedGroups(const StepGroups& groups, const GuardedAddresses& addresses);
+  // Spans of a copy would point into the original, so an object can only be moved.
+  GuardedGroups(GuardedGroups&&) = default;
+  GuardedGroups& operator=(GuardedGroups&&) = default;
   // Valid while this object lives and is not assigned to.
   StepGroups groups() const { return {.embedding = embedding_, .linear = linear_, .moe = moe_, .norm = norm_}; }
 

@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 64;
-// Reserved addresses of each kind, not memory: more than the memory of a machine that runs tests, but small enough for
-// several ranks under a sanitizer.
-constexpr size_t kReserved = size_t{64} << 30;
+// Size of the range of device addresses, and of that of host addresses. They are reserved and take no memory. A
+// sanitizer has room for those of several ranks.
+constexpr size_t kReserved = size_t{128} << 30;
 
 // Bytes of the pages of an allocation: its data, which ends at the guard page, and the guard page.
 size_t pagesOf(size_t size) { return roundUp(roundUp(size, kAlignment), kPage) + kPage; }
@@ -78,10 +78,11 @@ void GuardedArena::free(void* device, size_t size) {
   const std::lock_guard lock(mutex_);
   size_t range = pagesOf(size);
   size_t at = offsetOf(device) + roundUp(size, kAlignment) + kPage - range;
-  // New pages without access: the memory is given back and zero when it is used again.
+  // Inaccessible pages replace them: their memory returns to the system, and they are zero when they are used again.
   if (::mmap(host_ + at, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
       MAP_FAILED) {
-    fail(ErrorCode::kExhausted, "--backend guarded: cannot free memory: {}", std::strerror(errno));
+    std::fprintf(stderr, "--backend guarded: cannot free memory: %s\n", std::strerror(errno));
+    std::abort();
   }
   auto next = free_.lower_bound(at);
   if (next != free_.end() && next->first == at + range) {

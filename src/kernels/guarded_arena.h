@@ -7,9 +7,9 @@
 
 namespace chorus {
 
-// Every allocation has a device address, which always faults, and a host address, at which its memory lies. Both are a
-// fixed distance apart, so that sums of a device address and an offset can be translated too. At its host address,
-// every allocation ends at a guard page, and freed memory faults. Thread-safe.
+// Every allocation has a device address, which always faults, and a host address, at which its memory lies. The two
+// differ by a constant, so an address inside an allocation can be translated too. At its host address, every allocation
+// ends at a guard page, and freed memory faults. Thread-safe.
 class GuardedArena {
  public:
   // Throws Error(kExhausted).
@@ -20,7 +20,7 @@ class GuardedArena {
 
   // Returns a device address of zeroed memory, 64-byte aligned. size > 0. Throws Error(kExhausted).
   void* allocate(size_t size);
-  // device, size: as in allocate().
+  // device, size: as in allocate(). Ends the process with a message if the kernel has no mapping left.
   void free(void* device, size_t size);
 
   // Ends the process with a message if `device` is not null and not an address of this arena. Null stays null.

@@ -45,7 +45,7 @@ TEST_F(GuardedBackendDeathTest, TheHostCannotTouchIt) {
   EXPECT_DEATH(data[99] = 1, kAnyMessage);
   char host = 0;
   backend_->download(&host, buffer.data(), 1, {});
-  EXPECT_DEATH(static_cast<void>(data[0]), kAnyMessage) << "memory must be closed again after a download";
+  EXPECT_DEATH(static_cast<void>(data[0]), kAnyMessage) << "a download must not make it accessible";
 }
 
 TEST_F(GuardedBackendDeathTest, ImportedWeightsAreItsOwnCopy) {

@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include <hwy/highway.h>
@@ -74,14 +73,19 @@ struct Float16Panels {
     __builtin_prefetch(panel + i * stride);
   }
   static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
-#if HWY_TARGET == HWY_SCALAR
-    // Highway's PromoteTo has branches here, which take most of the time of a product. The compiler makes vectors of
-    // this: the exponent's bias is a factor, and infinity and NaN get all bits of the wider exponent.
-    const uint32_t bits = reinterpret_cast<const uint16_t*>(panel + i * stride)[lane];
-    const uint32_t magnitude = bits & 0x7fffu;
-    const auto finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
-    const uint32_t special = (0u - ((0x7bffu - magnitude) >> 31)) & 0x7f800000u;
-    return hn::Set(F32(), std::bit_cast<float>(finite | special | (bits & 0x8000u) << 16));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    // PromoteTo of these targets has branches, which take most of the time of a product, and makes numbers of infinity
+    // and NaN. The compiler can make vectors of this form. The shifted bits are the value times 2^-112, also for
+    // subnormals; for infinity and NaN, all bits of the exponent are set.
+    const hn::Rebind<uint16_t, F32> d16;
+    const hn::RebindToUnsigned<F32> d32;
+    const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(panel + i * stride) + lane));
+    const auto magnitude = hn::And(bits, hn::Set(d32, 0x7fffu));
+    const auto finite = hn::Mul(hn::BitCast(F32(), hn::ShiftLeft<13>(magnitude)), hn::Set(F32(), 0x1p112f));
+    const auto is_special = hn::ShiftRight<31>(hn::Sub(hn::Set(d32, 0x7bffu), magnitude));  // 1 or 0
+    const auto exponent = hn::And(hn::Sub(hn::Zero(d32), is_special), hn::Set(d32, 0x7f800000u));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d32, 0x8000u)));
+    return hn::BitCast(F32(), hn::Or(hn::Or(hn::BitCast(d32, finite), exponent), sign));
 #else
     const hn::Rebind<hwy::float16_t, F32> d;
     return hn::PromoteTo(F32(), hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(panel + i * stride) + lane));

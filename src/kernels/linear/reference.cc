@@ -52,13 +52,14 @@ void linear(const LinearArgs& args, const StepBatch& batch) {
     const RowGroup* group = groupOf(groups, args.first_row + r);
     if (group == nullptr || group->weight.data == nullptr) base_rows.push_back(r);
   }
-  multiply(args.weight, base_rows);
+  if (!base_rows.empty()) multiply(args.weight, base_rows);
   for (const RowGroup& group : groups) {
     std::vector<int64_t> rows;
     for (const RowRange range : group.ranges) {
       const RowRange within = rangeWithin(range, args.first_row, args.x.rows);
       for (int64_t r = within.begin; r < within.end; ++r) rows.push_back(r);
     }
+    if (rows.empty()) continue;
     if (group.weight.data != nullptr) multiply(group.weight, rows);
     for (const LoraTerm& term : group.parts) applyTerm(term, rows, args);
   }

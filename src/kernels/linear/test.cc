@@ -411,6 +411,24 @@ TEST_P(LinearTest, DenormalWeightsCount) {
   EXPECT_GT(std::abs(*std::max_element(y.begin(), y.end())), 0.0f);
 }
 
+TEST(LinearFloat16, EveryWeightIsWidenedExactly) {
+  constexpr int64_t kOut = 1 << 16;
+  std::vector<f16> halves(kOut);
+  for (size_t i = 0; i < halves.size(); ++i) halves[i].bits = static_cast<uint16_t>(i);
+  const AlignedBuffer packed(static_cast<size_t>(packedBytes(DType::kFloat16, kOut, 1)));
+  packRows(halves.data(), DType::kFloat16, kOut, 1, 0, packed.data());
+  for (const Isa isa : availableIsas()) {
+    SCOPED_TRACE(isaName(isa));
+    const auto backend = createBackend({.threads = 2, .isa = isa});
+    std::vector<float> one = {1.0f};
+    const std::vector<float> y = run(*backend, one, {packed.data(), DType::kFloat16, kOut, 1});
+    for (size_t i = 0; i < halves.size(); ++i) {
+      const float exact = toFloat(halves[i]);
+      ASSERT_TRUE(std::isnan(exact) ? std::isnan(y[i]) : y[i] == exact) << "bits " << i << ": " << y[i];
+    }
+  }
+}
+
 CHORUS_FOR_EVERY_VARIANT(Linear, LinearTest);
 }  // namespace
 }  // namespace chorus
