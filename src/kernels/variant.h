@@ -25,7 +25,7 @@ struct Variant {
 inline std::string_view variantName(const Variant& variant) {
   return variant.isa ? isaName(*variant.isa) : std::string_view("reference");
 }
-// For example "linear avx2 bfloat16"; the last word is left out if the variant has no dtype.
+// Returns op, name and dtype, such as "linear avx2 bfloat16"; without the dtype if the variant has none.
 inline std::string variantText(const Variant& variant) {
   std::string text = std::string(opName(variant.op)) + " " + std::string(variantName(variant));
   return variant.dtype ? text + " " + std::string(dtypeName(*variant.dtype)) : text;

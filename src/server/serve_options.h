@@ -32,7 +32,7 @@ struct ServeOptions {
   std::string lora_upload_dir;                  // where uploaded adapters are kept; empty: uploads are refused
   int lora_upload_limit_mib = 256;              // size of one upload
   int lora_upload_space_mib = 4096;             // size of all uploads that are kept
-  // What tenants that write to the adapter directories may do.
+  // These limit what the files in the adapter directories can do, to which tenants may write.
   std::string lora_refresh = "add";                // add, replace or sync: AdapterRefresh
   std::string lora_dir_links = "inside";           // or follow
   bool trust_adapter_text = true;                  // tokenizers and templates of adapters

@@ -139,8 +139,8 @@ TEST(LogitRules, HugePenaltiesLeaveNumbers) {
   EXPECT_EQ(editedRow({1, 1, -kInfinity, 0}, one)[2], -kInfinity);
 }
 
-// For random rows, histories and parameters, the kept tokens, their weights and the chosen token equal the plain
-// definition's.
+// The kept tokens, their weights and the chosen token equal those of the plain definition, whatever the row, the
+// history and the parameters are.
 TEST(LogitRules, EqualThePlainDefinition) {
   for (unsigned seed = 1; seed <= 1500; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));

@@ -24,7 +24,7 @@ struct Row {
   double slow_memory = 1;  // how much slower the same steps are in a table larger than the cache
 };
 
-// For each operation (kind and name): expressions that are expensive for it.
+// Returns, by kind and name of an operation, expressions that make it work hard.
 const std::map<std::string, std::vector<Row>>& rows() {
   static const std::map<std::string, std::vector<Row>> table = {
       {"filter trim", {{"spaces | trim"}, {"a | trim('a')"}}},

@@ -33,8 +33,8 @@ class AddedVocabulary {
     size_t end;
   };
 
-  // For tokenId() and find(), a later token with the same content or id replaces an earlier one. token.decoded must be
-  // set and not empty.
+  // Adds a token, whose `decoded` must be set and not empty. tokenId() and find() return the token that was added last
+  // among those of equal content or id.
   void add(AddedToken token, int32_t id);
 
   // Cuts text at the added tokens and passes the parts to sink in order. normalized: searches for the tokens that are
