@@ -138,6 +138,7 @@ TEST(Cors, Preflight) {
   const auto answer = policy.preflight(request);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 204);
+  EXPECT_EQ(answer->headers[0].second, "GET, HEAD, POST, PUT, DELETE, OPTIONS") << "the methods of all routes";
   EXPECT_EQ(answer->headers[1].second, "content-type, x-stainless-os");
   request.headers[2].second = "x\"y<";
   EXPECT_EQ(policy.preflight(request)->headers[1].first, "access-control-max-age") << "odd lists are not repeated";

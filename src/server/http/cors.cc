@@ -83,7 +83,7 @@ std::optional<HttpResponse> CorsPolicy::preflight(const HttpRequest& request) co
     return std::nullopt;
   }
   HttpResponse response{.status = 204, .content_type = "", .body = "", .headers = {}};
-  response.headers.emplace_back("access-control-allow-methods", "GET, HEAD, POST, OPTIONS");
+  response.headers.emplace_back("access-control-allow-methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
   const std::string_view asked = request.header("access-control-request-headers");
   if (!asked.empty() && isNameList(asked)) response.headers.emplace_back("access-control-allow-headers", asked);
   response.headers.emplace_back("access-control-max-age", "600");

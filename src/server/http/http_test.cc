@@ -159,10 +159,14 @@ TEST_F(HttpTest, ConnectionsThatWereOpenedBeforeTheStopAreAnswered) {
     for (size_t i = 0; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     server->stopAccepting();
     for (size_t i = 1; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    for (const auto& client : clients) {
-      const std::string response = client->readAll();
-      EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK")) << response;
-      client->close();
+    for (size_t i = 0; i < clients.size(); ++i) {
+      const auto begun = std::chrono::steady_clock::now();
+      const std::string response = clients[i]->readAll();
+      EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK"))
+          << "round " << round << ", client " << i << ", which waited "
+          << std::chrono::duration<double>(std::chrono::steady_clock::now() - begun) / std::chrono::seconds(1)
+          << " s, with " << requests << " requests served: " << response;
+      clients[i]->close();
     }
     EXPECT_TRUE(server->waitUntilClosed(milliseconds(5000)));
     server->stop();
