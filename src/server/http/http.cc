@@ -1,6 +1,7 @@
 #include "server/http/http.h"
 
 #include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <list>
@@ -26,6 +27,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         proxies_(options_.trusted_proxies),
         clients_(std::make_shared<ClientRegistry>(options_.memory)),
         io_(options_.io_threads),
+        work_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)),
         retry_timer_(acceptor_.get_executor()),
         context_{options_,
@@ -75,6 +77,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::condition_variable closed_;
   std::list<Entry> open_;
   asio::io_context io_;
+  // Until stop(), the I/O threads run even while nothing is outstanding. A handler that another thread posts to a
+  // strand counts as outstanding only some time after it holds back the strand's other handlers.
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
   // The handlers of acceptor_ and retry_timer_ run on one strand. While the I/O threads run, only this strand uses
   // them.
   Tcp::acceptor acceptor_;
