@@ -48,7 +48,11 @@ function(chorus_layer name)
   if(CHORUS_TESTS AND tests)
     add_executable(chorus_${name}_test ${tests})
     target_link_libraries(chorus_${name}_test PRIVATE chorus_${name} chorus_test_paths GTest::gmock GTest::gtest_main)
-    chorus_test_flags(chorus_${name}_test)
+    set(cold)
+    if(ARG_COLD)
+      set(cold COLD)
+    endif()
+    chorus_test_flags(chorus_${name}_test ${cold})
     gtest_discover_tests(chorus_${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
     set_property(GLOBAL APPEND PROPERTY CHORUS_UNIT_TESTS chorus_${name}_test)
@@ -138,17 +142,21 @@ function(chorus_check_flags name)
 endfunction()
 
 # Compiles tests in half the time: what they measure is in the libraries. The kernels' tests compute references of whole
-# layers and stay optimised, so their precompiled headers are their own.
+# layers and stay optimised. A sanitizer build does so with the tests of COLD layers; others run plain models of the code
+# that they test, which would take longer than the compilation saves. Precompiled headers need the same flags, so there
+# are headers for each case.
+set(CHORUS_TEST_FLAGS)
 if(CMAKE_BUILD_TYPE STREQUAL Release)
   set(CHORUS_TEST_FLAGS -O1)
-elseif(CHORUS_SANITIZE)
-  set(CHORUS_TEST_FLAGS -O0)
-else()
-  set(CHORUS_TEST_FLAGS)
 endif()
+set(CHORUS_COLD_TEST_FLAGS -O0)  # in sanitizer builds
 function(chorus_test_flags target)
+  cmake_parse_arguments(ARG "COLD" "" "" ${ARGN})
   if(target STREQUAL chorus_kernels_test)
     chorus_precompiled(${target} chorus_kernels_test_headers)
+  elseif(ARG_COLD AND CHORUS_SANITIZE)
+    target_compile_options(${target} PRIVATE ${CHORUS_COLD_TEST_FLAGS})
+    chorus_precompiled(${target} chorus_cold_test_headers)
   else()
     target_compile_options(${target} PRIVATE ${CHORUS_TEST_FLAGS})
     chorus_precompiled(${target} chorus_test_headers)
