@@ -3,7 +3,7 @@
 
   run.py --chorus PROGRAM --demo examples/demo [--picture FILE]
 
---picture also writes a picture of the page with three answers."""
+--picture also writes a picture of the page with four answers and a batch of five sequences."""
 
 import argparse
 import base64
@@ -11,7 +11,9 @@ import json
 import shutil
 import sys
 import tempfile
+import threading
 import unittest
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
@@ -51,6 +53,23 @@ def answer_of(model, max_tokens=24):
         "model": model, "messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": max_tokens})
     assert status == 200, answer
     return answer["choices"][0]["message"]["content"]
+
+
+@contextmanager
+def long_answers(of, models):
+    """Asks the server `of` for a long answer by each of `models`, and waits until the page shows that all of them share a
+    step. The answers are complete when the block ends.
+    """
+    threads = [threading.Thread(target=of.request, args=("POST", "/v1/completions", {
+        "model": model, "prompt": PROMPT, "max_tokens": 400, "ignore_eos": True})) for model in models]
+    for thread in threads:
+        thread.start()
+    try:
+        browser.wait(f"document.querySelector('#live-text').textContent.startsWith('{len(models)} sequences share the step')")
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
 
 
 def text(selector):
@@ -268,6 +287,15 @@ class Page(unittest.TestCase):
         self.assertEqual(widths, ["25%", "50%", "25%", "0%"])
         self.assertEqual(browser.run("document.querySelectorAll('img').length"), 0)
 
+    def test_the_batch_of_the_server_is_followed(self):
+        with long_answers(server, ["roman", "base", "roman"]):
+            self.assertEqual(browser.run("[...document.querySelectorAll('#batch-legend li')].map((i) => i.textContent)"),
+                             ["base: 1", "roman: 2"])
+            self.assertRegex(text("#caches"), r"KV cache: [1-9]\d* blocks in use")
+            self.assertIn("roman: in use, device", text("#caches"))
+        browser.wait("document.querySelector('#live-text').textContent.startsWith('No sequence runs')")
+        self.assertIn("roman: idle, device", text("#caches"))
+
     def test_what_is_chosen_with_the_keyboard_is_asked(self):
         browser.run("document.querySelector('#none').click(); document.querySelector('#find').focus()")
         browser.type("rom")
@@ -291,7 +319,7 @@ class Picture(unittest.TestCase):
     """The picture in the documentation."""
 
     def test_picture(self):
-        browser.size(1180, 840)
+        browser.size(1180, 920)
         browser.scheme("light")
         with ServerProcess(options.chorus, [options.demo / "base", "--lora_dir", options.demo / "adapters", "--dtype",
                                             "float32", "--cache_dir", scratch / "cache"]) as plain:
@@ -303,7 +331,8 @@ class Picture(unittest.TestCase):
             browser.wait("document.querySelectorAll('.card').length === 4 && document.querySelector('#stop').disabled")
             browser.run("document.querySelector('.card:nth-child(2) [role=option]').focus()")
             browser.run("window.scrollTo(0, 0)")
-            data = base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"])
+            with long_answers(plain, ["german", "german", "roman", "shout", "base"]):
+                data = base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"])
         self.assertLess(len(data), 200_000)
         if options.picture:
             options.picture.write_bytes(data)

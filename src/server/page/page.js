@@ -15,11 +15,12 @@
     return node;
   };
 
-  // One hue for each name, the same on every part of the page.
+  // One hue for each name, the same on every part of the page. A name gets its hue when it is first shown; the golden
+  // angle keeps the hues of few names far apart.
+  const hues = new Map();
   const hueOf = (name) => {
-    let hash = 2166136261;
-    for (const c of name) hash = Math.imul(hash ^ c.codePointAt(0), 16777619) >>> 0;
-    return (hash % 1000) * 137.5 % 360;  // the golden angle keeps neighbours apart
+    if (!hues.has(name)) hues.set(name, hues.size * 137.5 % 360);
+    return hues.get(name);
   };
   const coloured = (node, name) => {
     node.style.setProperty('--hue', hueOf(name));
