@@ -1,5 +1,5 @@
-// Fixed-point inputs of int8 and int4 weights, for integer dot products. Every run of a row's inputs (kFixedRun of
-// them, or a shorter scale group) is converted to 16-bit fixed point, scaled to the run's largest input:
+// Fixed-point inputs of int8 and int4 weights, for integer products. Every run of a row's inputs (kFixedRun of them, or
+// a shorter scale group) is converted to 16-bit fixed point, scaled to the run's largest input:
 //   x = scale * (256 * high + low),   two digits of eight bits with a sign
 // The weights are unsigned, integer + bias, and the effect of the bias is subtracted:
 //   sum of integer * x =
@@ -27,13 +27,21 @@ constexpr int fixedBias(DType dtype) { return dtype == DType::kInt4 ? 8 : 128; }
 inline int64_t fixedRun(const WeightFormat& format) { return std::min(kFixedRun, packedGroup(format)); }
 static_assert(int64_t{255} * (kFixedLevels + 1) * kFixedRun < INT32_MAX, "the sum of a run must fit in 32 bits");
 
-// Layout of a tile: for every kFixedRun inputs, FixedDigits for each of its rows, then FixedRuns for each. Digits past
-// the last input are zero. For int4, each eight inputs are in the order 0 4 1 5 2 6 3 7 (kFixedOrder), which is that of
-// a lane's even nibbles followed by its odd ones: one mask extracts either four.
+// Layout of a tile: for every kFixedRun inputs, FixedDigits or FixedValues for each of its rows, as the kernel takes
+// them, then FixedRuns for each. Inputs past the last one are zero.
+//
+// Kernels that multiply bytes take FixedDigits. For int4, each eight inputs are in the order 0 4 1 5 2 6 3 7
+// (kFixedOrder), which is that of a lane's even nibbles followed by its odd ones: one mask extracts either four.
 struct FixedDigits {
   int8_t high[kFixedRun];
   int8_t low[kFixedRun];
 };
+// Kernels that multiply 16-bit integers take FixedValues. A pair holds the inputs of two weights that have the same
+// place in the two halves of a lane (packedBit).
+struct FixedValues {
+  uint32_t pair[kFixedRun / 2];
+};
+static_assert(sizeof(FixedValues) == sizeof(FixedDigits));
 // Scale and correction of the one, two or four runs of kFixedRun inputs. The scale is NaN if an input is not finite.
 // The correction is -bias times the sum of the inputs in fixed point.
 struct FixedRuns {

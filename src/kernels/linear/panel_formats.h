@@ -9,9 +9,12 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
-// run: fixedRun of the weights' format, 32, 64 or 128.
-IsaTable<const PanelKernels*> int8PanelKernels(int64_t run);
-IsaTable<const PanelKernels*> int4PanelKernels(int64_t run);
+// With float inputs, for models of float32.
+IsaTable<const PanelKernels*> int8PanelKernels();
+IsaTable<const PanelKernels*> int4PanelKernels();
+// With fixed-point inputs, for models of 16-bit types. run: fixedRun of the weights' format, 32, 64 or 128.
+IsaTable<const PanelKernels*> int8FixedPanelKernels(int64_t run);
+IsaTable<const PanelKernels*> int4FixedPanelKernels(int64_t run);
 #if defined(__x86_64__)
 // Isa::kAvx512Vnni
 const PanelKernels* int8VnniKernels(int64_t run);

@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/linear/fixed_point.h"
+#include "kernels/linear/panel_fixed-inl.h"
 #include "kernels/linear/panel_formats.h"
 #include "kernels/linear/panel_quantised-inl.h"
 
@@ -12,6 +13,10 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 const PanelKernels* int4Kernels() { return quantisedKernels<4>(); }
+template <int kRun>
+const PanelKernels* int4FixedKernels() {
+  return fixedKernels<4, kRun>();
+}
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus
@@ -20,18 +25,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chorus {
 namespace {
-template <int64_t kRun>
+template <int kRun>
 IsaTable<const PanelKernels*> ofRun() {
 #if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, int4Kernels, {Isa::kAvx512Vnni, int4VnniKernels(kRun)},
+  CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<kRun>, {Isa::kAvx512Vnni, int4VnniKernels(kRun)},
                        {Isa::kAmx, int4TileKernels(kRun)});
 #else
-  CHORUS_ISA_TABLE(const PanelKernels*, int4Kernels);
+  CHORUS_ISA_TABLE(const PanelKernels*, int4FixedKernels<kRun>);
 #endif
 }
 }  // namespace
 
-IsaTable<const PanelKernels*> int4PanelKernels(int64_t run) {
+IsaTable<const PanelKernels*> int4PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, int4Kernels); }
+IsaTable<const PanelKernels*> int4FixedPanelKernels(int64_t run) {
   return run == 32 ? ofRun<32>() : run == 64 ? ofRun<64>() : ofRun<kFixedRun>();
 }
 }  // namespace chorus

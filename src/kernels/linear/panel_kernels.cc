@@ -31,16 +31,6 @@ std::span<const DType> panelFormats() {
   return kFormats;
 }
 
-namespace {
-// Leaves out the fixed-point kernels for float32 models: 16-bit fixed point is only for models of 16-bit types. The
-// type of a quantised weight's scales is the type of its model.
-IsaTable<const PanelKernels*> ofModelType(IsaTable<const PanelKernels*> table, DType scales) {
-  while (scales == DType::kFloat32 && includes(table.back().isa, Isa::kAvx512Vnni))
-    table = table.first(table.size() - 1);
-  return table;
-}
-}  // namespace
-
 IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
   switch (format.dtype) {
     case DType::kFloat32:
@@ -49,10 +39,11 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
       return f16PanelKernels();
     case DType::kBFloat16:
       return bf16PanelKernels();
+    // The type of a quantised weight's scales is the type of its model.
     case DType::kInt8:
-      return ofModelType(int8PanelKernels(fixedRun(format)), format.scale_dtype);
+      return format.scale_dtype == DType::kFloat32 ? int8PanelKernels() : int8FixedPanelKernels(fixedRun(format));
     case DType::kInt4:
-      return ofModelType(int4PanelKernels(fixedRun(format)), format.scale_dtype);
+      return format.scale_dtype == DType::kFloat32 ? int4PanelKernels() : int4FixedPanelKernels(fixedRun(format));
     default:
       fail(ErrorCode::kUnsupported, "CPU linear does not support weights of type {}", dtypeName(format.dtype));
   }

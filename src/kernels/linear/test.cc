@@ -92,7 +92,7 @@ TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
         EXPECT_EQ(linearInputRun(isa, {dtype, group, DType::kFloat32}), 0) << isaName(isa);
         for (const DType scales : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
           EXPECT_EQ(linearInputType(isa, {dtype, group, scales}), DType::kFloat32) << isaName(isa);
-          const bool fixed = scales != DType::kFloat32 && includes(isa, Isa::kAvx512Vnni);
+          const bool fixed = scales != DType::kFloat32;
           EXPECT_EQ(linearInputRun(isa, {dtype, group, scales}), !fixed ? 0 : group > 0 ? group : 128) << isaName(isa);
         }
       }
@@ -106,8 +106,8 @@ class LinearTest : public kernel_test::EveryVariant {
     if (GetParam().dtype) return {*GetParam().dtype};
     return {panelFormats().begin(), panelFormats().end()};
   }
-  // A weight of a format that this variant takes. Variants with fixed point take only scales of 16 bits, which mean
-  // that the model is of 16 bits.
+  // A weight of a format that this variant takes. Variants that have only fixed point take only scales of 16 bits,
+  // which mean that the model is of 16 bits.
   Weight anyWeight(Values& values, DType dtype, int64_t out, int64_t in) const {
     WeightFormat format = anyFormat(values, dtype);
     const bool fixed = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Vnni);
