@@ -66,6 +66,8 @@ class YamlBuilder : public YAML::EventHandler {
     refuse(ErrorCode::kUnsupported, mark, "an alias (*name) is not supported; write its value instead");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
+    // yaml-cpp may end a text inside a character, and a Json value must hold whole ones.
+    if (!isUtf8(value)) refuse(ErrorCode::kCorrupt, mark, "a text is cut inside a character");
     if (frames_.empty() || !frames_.back().awaitsKey()) {
       put(mark, typed(mark, tag, value));
     } else {

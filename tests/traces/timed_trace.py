@@ -132,7 +132,9 @@ def draw_model(rng, body, names, held):
 
 
 def draw_administration(rng, names, bodies, end):
-    """Uploads, roll backs and pins, and requests for the uploaded names, in half of the traces. end: of the trace."""
+    """Uploads, roll backs and pins, and requests for the uploaded names, in half of the traces. end: of the trace. Every pin
+    ends with the trace, because a small cache without the pinned adapter may never have room for a composition.
+    """
     if rng.random() < 0.5:
         return []
     events = []
@@ -144,6 +146,8 @@ def draw_administration(rng, names, bodies, end):
         if what == "upload":
             event["content"] = rng.choice(UPLOADED)
         events.append(event)
+        if what == "pin":
+            events.append({"at": end, "do": "unpin", "name": event["name"]})
         for _ in range(rng.choice([0, 1, 4])):
             body = copy.deepcopy(rng.choice(bodies))
             body["model"] = name
