@@ -80,8 +80,13 @@ HWY_INLINE VI multiplyPair(VI sum, VU w, VU x) {
 
 // a * b + c with one rounding. Highway's MulAdd has two if the target has no such instruction.
 HWY_INLINE VF addScaled(VF a, VF b, VF c) {
-#if HWY_TARGET == HWY_SCALAR
-  return VF(__builtin_fmaf(a.raw, b.raw, c.raw));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  HWY_ALIGN float factor[kLanes], other[kLanes], sum[kLanes];
+  hn::Store(a, F32(), factor);
+  hn::Store(b, F32(), other);
+  hn::Store(c, F32(), sum);
+  for (int i = 0; i < kLanes; ++i) sum[i] = __builtin_fmaf(factor[i], other[i], sum[i]);
+  return hn::Load(F32(), sum);
 #else
   return hn::MulAdd(a, b, c);
 #endif
