@@ -136,6 +136,49 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name) {
   }
 }
 
+// A load by name for which a request waits.
+struct AwaitedLoad {
+  const ApiContext& context;
+  std::shared_ptr<HttpExchange> exchange;
+  HttpResponse answer;  // to a load that succeeds
+  ErrorForm form;
+  uint64_t client;
+  std::string name;
+  executor::IdType adapter_id;
+  bool pin;
+};
+
+// Whether the load failed because the name has another adapter now, whose id is then the load's. An adapter that is
+// replaced by one with another tokenizer gets a new id, and the load of the old id notices the new files first.
+bool wasReplaced(const std::exception_ptr& error, AwaitedLoad& load) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kConflict) return false;
+  } catch (...) {
+    return false;
+  }
+  const auto model = load.context.models.find(load.name);
+  if (model == nullptr || !model->adapter_id || *model->adapter_id == load.adapter_id) return false;
+  load.adapter_id = *model->adapter_id;
+  return true;
+}
+
+void startLoad(const std::shared_ptr<AwaitedLoad>& load) {
+  const auto loaded = [load](const std::exception_ptr& error) {
+    try {
+      if (error && wasReplaced(error, *load)) return startLoad(load);
+      // Not on the step thread: the access log may have to wait for the disk.
+      load->context.delivery.post(load->client, 0, [load, error] {
+        load->exchange->respond(error ? loadError(error, load->name).response(load->form) : std::move(load->answer));
+      });
+    } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
+      return;
+    }
+  };
+  load->context.engine.loadAdapter(load->adapter_id, load->pin, loaded);
+}
+
 std::string_view wordFor(AdapterDirectory::Loaded how) {
   using Loaded = AdapterDirectory::Loaded;
   return how == Loaded::kAdded ? "added" : how == Loaded::kReplaced ? "replaced" : "unchanged";
@@ -224,20 +267,14 @@ AdapterDirectory& adaptersOf(const ApiContext& context) {
 void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
                     HttpResponse answer) {
-  const auto shared = std::make_shared<HttpResponse>(std::move(answer));
-  const auto loaded = [exchange, shared, &delivery = context.delivery, name = adapter.name,
-                       client = request.client ? request.client->id() : 0,
-                       form = errorFormFor(request.path, request.id)](const std::exception_ptr& error) {
-    try {
-      // Not on the step thread: the access log may have to wait for the disk.
-      delivery.post(client, 0, [exchange, shared, name, form, error] {
-        exchange->respond(error ? loadError(error, name).response(form) : std::move(*shared));
-      });
-    } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
-      return;
-    }
-  };
-  context.engine.loadAdapter(*adapter.adapter_id, pin, loaded);
+  startLoad(std::make_shared<AwaitedLoad>(AwaitedLoad{.context = context,
+                                                      .exchange = exchange,
+                                                      .answer = std::move(answer),
+                                                      .form = errorFormFor(request.path, request.id),
+                                                      .client = request.client ? request.client->id() : 0,
+                                                      .name = adapter.name,
+                                                      .adapter_id = *adapter.adapter_id,
+                                                      .pin = pin}));
 }
 
 void handleAdapterStates(const ApiContext& context, HttpRequest&, const std::shared_ptr<HttpExchange>& exchange,

@@ -36,7 +36,8 @@ void handleAdapterRollback(const ApiContext& context, HttpRequest& request,
 void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
                              const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
 
-// Loads an adapter into the host cache, and pins it if asked. Answers the exchange with `answer`, or with the error.
+// Loads an adapter into the host cache, and pins it if asked. Answers the exchange with `answer`, or with the error. If
+// the adapter is replaced in the meantime, the adapter that then has its name is loaded.
 void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
                     HttpResponse answer);

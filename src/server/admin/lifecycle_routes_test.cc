@@ -109,6 +109,24 @@ TEST_F(LifecycleRoutesTest, PinsAndPrefetches) {
   fails(ErrorCode::kTooLarge, 400, "too large");
 }
 
+TEST_F(LifecycleRoutesTest, APinOfANameThatGetsAnotherAdapterPinsThatOne) {
+  const std::string path = kPlaced;
+  const executor::IdType old = idOf("placed");
+  const Error replaced(ErrorCode::kConflict, "replaced by one with another tokenizer");
+  engine.on_load = [&](executor::IdType id) -> std::optional<Error> {
+    if (id != old) return std::nullopt;
+    ServedModel model = *models.find("placed");
+    model.adapter_id = old + 100;
+    models.putAdapter(model);
+    return replaced;
+  };
+  EXPECT_EQ(answer("POST", path + "/pin").body, R"({"name":"placed","pinned":true})");
+  EXPECT_EQ(engine.pinned, std::set<executor::IdType>{old + 100});
+  // A conflict without another adapter is an answer.
+  engine.on_load = [&](executor::IdType) { return std::optional(replaced); };
+  EXPECT_EQ(answer("POST", path + "/pin").status, 409);
+}
+
 TEST_F(LifecycleRoutesTest, UploadsAreServed) {
   const auto added = uploadNew("aaaa");
   EXPECT_EQ(added.status, 200) << added.body;

@@ -155,10 +155,11 @@ class FakeEngine : public EngineClient {
     }
     return states;
   }
-  // Loads at once, or fails with load_error.
+  // Loads at once, or fails with load_error, or with the error of on_load.
   void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) override {
-    if (load_error) {
-      if (loaded) loaded(std::make_exception_ptr(*load_error));
+    const std::optional<Error> error = on_load ? on_load(taskId) : load_error;
+    if (error) {
+      if (loaded) loaded(std::make_exception_ptr(*error));
       return;
     }
     if (pin) pinned.insert(taskId);
@@ -212,6 +213,7 @@ class FakeEngine : public EngineClient {
   std::map<executor::IdType, std::filesystem::path> adapters;
   std::set<executor::IdType> pinned;
   std::optional<Error> load_error;
+  std::function<std::optional<Error>(executor::IdType)> on_load;
 
  private:
   struct Running {
