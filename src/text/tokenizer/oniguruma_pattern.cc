@@ -81,7 +81,9 @@ OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view so
   const int status = onig_new(&compiled_->regex, begin, begin + pattern.size(), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                               ONIG_SYNTAX_ONIGURUMA, &info);
   if (status != ONIG_NORMAL) {
-    fail(ErrorCode::kCorrupt, "{}: the regular expression doesn't compile: {}", source, onigMessage(status, &info));
+    const bool too_deep = status == ONIGERR_PARSE_DEPTH_LIMIT_OVER;
+    fail(too_deep ? ErrorCode::kUnsupported : ErrorCode::kCorrupt, "{}: the regular expression doesn't compile: {}",
+         source, onigMessage(status, &info));
   }
 }
 OnigurumaPattern::~OnigurumaPattern() = default;

@@ -16,7 +16,8 @@ class OnigurumaPattern {
   // Oniguruma may read the whole text between two steps that it counts, so only short texts are allowed.
   static constexpr size_t kMaxTextBytes = size_t{64} << 10;
 
-  // Throws Error that names source: kCorrupt when the pattern doesn't compile, kUnsupported when it is too large.
+  // Throws Error that names source: kCorrupt when the pattern doesn't compile, kUnsupported when it is too large
+  // or too deeply nested.
   OnigurumaPattern(std::string_view pattern, std::string_view source);
   ~OnigurumaPattern();
   OnigurumaPattern(const OnigurumaPattern&) = delete;
