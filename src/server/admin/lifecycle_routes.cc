@@ -148,26 +148,28 @@ struct AwaitedLoad {
   bool pin;
 };
 
-// Whether the load failed because the name has another adapter now, whose id is then the load's. An adapter that is
-// replaced by one with another tokenizer gets a new id, and the load of the old id notices the new files first.
-bool wasReplaced(const std::exception_ptr& error, AwaitedLoad& load) {
+// The id of the adapter that has the load's name now, if the load failed because it is another one; otherwise nullopt.
+// An adapter that is replaced by one with another tokenizer gets a new id, and the load of the old id notices the new
+// files first.
+std::optional<executor::IdType> replacementOf(const AwaitedLoad& load, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    if (e.code() != ErrorCode::kConflict) return false;
+    if (e.code() != ErrorCode::kConflict) return std::nullopt;
   } catch (...) {
-    return false;
+    return std::nullopt;
   }
   const auto model = load.context.models.find(load.name);
-  if (model == nullptr || !model->adapter_id || *model->adapter_id == load.adapter_id) return false;
-  load.adapter_id = *model->adapter_id;
-  return true;
+  return model == nullptr || model->adapter_id == load.adapter_id ? std::nullopt : model->adapter_id;
 }
 
 void startLoad(const std::shared_ptr<AwaitedLoad>& load) {
   const auto loaded = [load](const std::exception_ptr& error) {
     try {
-      if (error && wasReplaced(error, *load)) return startLoad(load);
+      if (const auto other = error ? replacementOf(*load, error) : std::nullopt) {
+        load->adapter_id = *other;
+        return startLoad(load);
+      }
       // Not on the step thread: the access log may have to wait for the disk.
       load->context.delivery.post(load->client, 0, [load, error] {
         load->exchange->respond(error ? loadError(error, load->name).response(load->form) : std::move(load->answer));
