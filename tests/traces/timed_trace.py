@@ -119,12 +119,16 @@ def draw_body(rng, prefixes):
     return body
 
 
-def draw_model(rng, body, names, held):
-    """Names a model, which may be absent, or composes several. held: name -> label that it has by then."""
+def draw_model(rng, body, names, held, composed):
+    """Names a model, which may be absent, or composes several. held: name -> label that it has by then. composed: the names of
+    earlier compositions; a new one is added."""
     usable = [name for name, label in held.items() if label and composable(label)]
     if usable and rng.random() < 0.15:
-        # Two of the largest adapters fit in the smallest cache that is drawn.
-        chosen = rng.sample(usable, min(len(usable), rng.randint(1, 2)))
+        # Often the adapters of an earlier composition, with other weights. Two of the largest adapters fit in the smallest cache
+        # that is drawn.
+        again = [names for names in composed if set(names) <= set(usable)]
+        chosen = rng.choice(again) if again and rng.random() < 0.6 else rng.sample(usable, min(len(usable), rng.randint(1, 2)))
+        composed.append(chosen)
         body["model"] = "base"
         body["adapters"] = [{"name": name, "weight": rng.choice([1, 0.5, 0.25, -0.5])} for name in chosen]
     else:
@@ -163,9 +167,9 @@ def draw(seed):
     labels = rng.choice([list(CONTENTS), list(CONTENTS), LARGE])
     start = {name: rng.choice(labels) for name in names if rng.random() < 0.8}
     held = dict(start)
-    prefixes = [words(rng, 20, 60) for _ in range(3)]
+    prefixes = [words(rng, 20, 100) for _ in range(3)]  # a block of the prefix cache holds 64 tokens
     bodies = [draw_body(rng, prefixes) for _ in range(rng.randint(6, 24))]
-    events, at = [], 0.0
+    events, at, composed = [], 0.0, []
     for _ in range(rng.randint(20, 60)):
         at = round(at + rng.choice([0, 0.002, 0.02, 0.1, 0.3]), 4)
         kind = rng.random()
@@ -185,7 +189,7 @@ def draw(seed):
             body, source = rng.choice(bodies), rng.choice(CLIENTS)
             for _ in range(rng.choice([1, 1, 1, 4, 8])):
                 one = copy.deepcopy(body if rng.random() < 0.6 else rng.choice(bodies))
-                draw_model(rng, one, names, held)
+                draw_model(rng, one, names, held, composed)
                 event = {"at": at, "do": "ask", "from": source if rng.random() < 0.5 else rng.choice(CLIENTS), "body": one}
                 if rng.random() < 0.08:
                     event["leave_after"] = rng.choice([0.001, 0.01, 0.05, 0.2])
