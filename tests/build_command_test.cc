@@ -67,6 +67,29 @@ TEST_F(BuildCommand, ModulesThatTheModelDoesNotHaveAreNamed) {
                 "attn_q, attn_k, attn_v, attn_dense, mlp_h_to_4h, mlp_4h_to_h, mlp_gate, mlp_gate_up"));
 }
 
+TEST_F(BuildCommand, ActivationsAreThoseOfTheFlagOrOfTheCheckpoint) {
+  const auto algorithm = [&] {
+    return readJsonFile(engine_ / "config.json")["pretrained_config"]["quantization"]["quant_algo"].get<std::string>();
+  };
+  EXPECT_THAT(refusal({"--activations", "int8"}), HasSubstr("--activations: the checkpoint is not quantised"));
+  EXPECT_THAT(refusal({"--activations", "int4"}), HasSubstr("--activations"));
+  for (const int32_t bits : {8, 4}) {
+    convertModel(golden_.directory, dir_.path() / "checkpoint",
+                 {.dtype = DType::kFloat32, .quantise = QuantiseOptions{.bits = bits}, .workers = 1});
+    const std::string weights = bits == 8 ? "W8" : "W4";
+    EXPECT_THAT(refusal({"--activations", "int8"}),
+                HasSubstr("--activations: " + weights + "A8 is not supported in a float32 model"));
+    convertModel(golden_.directory, dir_.path() / "checkpoint",
+                 {.dtype = DType::kBFloat16, .quantise = QuantiseOptions{.bits = bits}, .workers = 1});
+    EXPECT_EQ(build({}).status, 0);
+    EXPECT_EQ(algorithm(), weights + "A16");
+    EXPECT_EQ(build({"--activations", "int8"}).status, 0);
+    EXPECT_EQ(algorithm(), weights + "A8");
+    EXPECT_THAT(runChorus({"inspect", engine_}).out, HasSubstr(weights + "A8, a scale for each output"));
+    std::filesystem::remove_all(engine_);
+  }
+}
+
 TEST_F(BuildCommand, FlagsWithoutEffectSaySo) {
   const CommandResult result =
       build({"--context_fmha", "disable", "--disable_xqa", "--multi_block_mode", "enable", "--gemm_plugin", "float16"});

@@ -25,6 +25,8 @@ constexpr const char* kYarnPositions = "yarn";
 
 constexpr std::string_view kQuantAlgos[] = {"W8A16",
                                             "W4A16",
+                                            "W8A8",
+                                            "W4A8",
                                             "W4A16_AWQ",
                                             "W4A8_AWQ",
                                             "W8A16_GPTQ",

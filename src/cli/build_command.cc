@@ -29,6 +29,7 @@ struct BuildArgs {
   std::string lora_plugin = "disable", dora_plugin = "disable", log_level = "info";
   std::vector<std::string> lora_dirs;
   std::string logits_dtype;  // empty: the checkpoint's dtype
+  std::string activations;   // empty: as the checkpoint's quantisation says
   int workers = 0;
   std::map<std::string, std::string> further;  // flags of buildFlags(), by name
 };
@@ -99,6 +100,7 @@ void runBuild(BuildArgs& args) {
     if (!value.empty()) args.config.recorded[name] = value;
   }
   if (!args.logits_dtype.empty()) args.config.logits_dtype = dtypeFromName(args.logits_dtype);
+  if (!args.activations.empty()) args.config.activation_bits = args.activations == "int8" ? 8 : 16;
   if (!args.lora_dirs.empty()) {
     const std::vector<std::string> modules = adapterModulesOf(args);
     if (args.config.lora_target_modules.empty()) args.config.lora_target_modules = modules;
@@ -148,6 +150,11 @@ void addBuildCommand(CLI::App& app) {
                     "--lora_target_modules names them");
   build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  build
+      ->add_option("--activations", args->activations,
+                   "Inputs of quantised linears: rounded to 8 or 16 bits, dynamically for every 128 inputs or group; "
+                   "default: as the checkpoint's quant_algo says, 16 bits for W8A16 and W4A16")
+      ->check(CLI::IsMember({"int8", "int16"}));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")
       ->check(inRange(0, 1 << 12))
       ->capture_default_str();

@@ -111,6 +111,9 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   if (options.group_size && options.quantize.empty()) {
     fail(ErrorCode::kInvalidArgument, "--group_size needs --quantize");
   }
+  if (options.activations != "int16" && options.quantize.empty() && options.engine_directory.empty()) {
+    fail(ErrorCode::kInvalidArgument, "--activations needs --quantize");
+  }
   for (std::string& place : args.lora_dirs) options.lora_directories.emplace_back(std::move(place), "--lora_dir");
   for (std::string& place : args.lora_modules)
     options.lora_directories.emplace_back(std::move(place), "--lora_modules");
@@ -319,6 +322,13 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "With --quantize, inputs that share a scale: 32, 64 or 128; 0 or -1: one scale for each output; "
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
       ->check(oneOf({-1, 0, 32, 64, 128}));
+  serve
+      ->add_option(
+          "--activations", options.activations,
+          "With --quantize, inputs of quantised linears: rounded to 8 bits or to 16, dynamically for every 128 "
+          "inputs or group")
+      ->check(oneOf({"int16", "int8"}))
+      ->capture_default_str();
   serve
       ->add_option("--max_seq_len", options.max_seq_len,
                    "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")

@@ -342,7 +342,7 @@ TEST_F(QuantisedCheckpointTest, ConfigsAreHeldToWhatTheFilesHave) {
   editConfig([](Json& json) { json["weight_layout"] = "interleaved"; });
   EXPECT_THAT(readingIt(), HasSubstr("weight_layout 'interleaved'"));
   editConfig([](Json& json) { json["weight_layout"] = "plain", json["quantization"]["quant_algo"] = "W4A16_AWQ"; });
-  EXPECT_THAT(readingIt(), HasSubstr("quant_algo 'W4A16_AWQ' is not supported; W8A16 and W4A16 are"));
+  EXPECT_THAT(readingIt(), HasSubstr("quant_algo 'W4A16_AWQ' is not supported; W8A16, W4A16, W8A8 and W4A8 are"));
   editConfig(
       [](Json& json) { json["quantization"]["quant_algo"] = "W8A16", json["quantization"]["has_zero_point"] = true; });
   EXPECT_THAT(readingIt(), HasSubstr("has_zero_point is not supported with W8A16"));

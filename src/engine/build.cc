@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "checkpoint/quantisation.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
 #include "engine/adapter_limits.h"
@@ -105,7 +106,12 @@ void checkScales(const RankTensor& tensor, const TensorView& scales) {
 
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
               const WeightPacker& packer, ThreadPool& pool) {
-  const EngineLayout layout = engineLayout(weights.tensors(), model, rank);
+  std::vector<RankTensor> tensors = weights.tensors();
+  // The model's activations may have other bits than the checkpoint's.
+  if (const auto quantisation = weightQuantisation(model)) {
+    for (RankTensor& tensor : tensors) tensor.format.activation_bits = quantisation->format.activation_bits;
+  }
+  const EngineLayout layout = engineLayout(tensors, model, rank);
   EngineFileWriter writer(path, layout.tensors, packer);
 
   // Rows that are appended to an engine tensor may have to be packed after the rows before them.
@@ -169,6 +175,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   const auto checkpoint = CheckpointReader::open(checkpoint_dir);
   ModelConfig model = checkpoint.config();
   model.logits_dtype = config.logits_dtype.value_or(model.logits_dtype);
+  if (config.activation_bits) setActivationBits(model, *config.activation_bits, "--activations");
   const Architecture& architecture = architectureOf(model, (checkpoint_dir / "config.json").string());
   const WeightTable table = architecture.weightTable(model);
   checkTargetModules(config, table, architecture.name);

@@ -27,7 +27,9 @@ struct BuildConfig {
   std::string backend = "cpu";
   int32_t packing_version = kPackingVersion;
   std::optional<DType> logits_dtype;  // written to pretrained_config; not read back
-  Json recorded = Json::object();     // accepted trtllm-build flags that change nothing here
+  // 8 or 16; changes the quantisation in pretrained_config (setActivationBits); not read back.
+  std::optional<int32_t> activation_bits;
+  Json recorded = Json::object();  // accepted trtllm-build flags that change nothing here
 
   static BuildConfig fromJson(const Json& json, std::string_view source);
   Json toJson() const;

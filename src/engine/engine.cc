@@ -77,9 +77,10 @@ void Engine::checkComplete() const {
            dtypeName(tensor.dtype), dtypeName(expected.dtype), kBuildAgain);
     }
     if (tensor.format() != expected.format()) {
-      fail(ErrorCode::kCorrupt, "{}: {} has {} scales of groups of {} where the config says {} and {}; {}",
-           file_.path().string(), expected.name, dtypeName(tensor.scale_dtype), tensor.group,
-           dtypeName(expected.scale_dtype), expected.group, kBuildAgain);
+      fail(ErrorCode::kCorrupt,
+           "{}: {} has {} scales of groups of {} and {}-bit activations where the config says {}, {} and {}; {}",
+           file_.path().string(), expected.name, dtypeName(tensor.scale_dtype), tensor.group, tensor.activation_bits,
+           dtypeName(expected.scale_dtype), expected.group, expected.activation_bits, kBuildAgain);
     }
   }
 }

@@ -32,6 +32,10 @@ void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source
     fail(ErrorCode::kCorrupt, "{}: {} has groups or scales that engines do not hold", source, tensor.name);
   }
   tensor.scale_dtype = *scales;
+  tensor.activation_bits = jsonGetOr<int32_t>(json, "activation_bits", tensor.activation_bits, source);
+  if (tensor.activation_bits != 16 && (tensor.activation_bits != 8 || *scales == DType::kFloat32)) {
+    fail(ErrorCode::kCorrupt, "{}: {} has activations that engines do not have", source, tensor.name);
+  }
 }
 
 EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source, const WeightPacker& packer) {
@@ -122,6 +126,7 @@ std::string engineFileHead(std::span<const EngineTensor> tensors) {
     if (isQuantised(t.dtype)) {
       list.back()["group"] = t.group;
       list.back()["scale_dtype"] = dtypeName(t.scale_dtype);
+      if (t.activation_bits != 16) list.back()["activation_bits"] = t.activation_bits;
     }
     if (t.experts > 0) list.back()["experts"] = t.experts;
   }

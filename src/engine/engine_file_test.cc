@@ -50,6 +50,32 @@ TEST_F(EngineFileTest, ReadsWhatItWrote) {
   EXPECT_EQ(tensors[1].offset % 4096, 0u);
 }
 
+TEST_F(EngineFileTest, FormatsOfQuantisedLinearsAreKept) {
+  const WeightFormat formats[] = {{DType::kInt8, 0, DType::kBFloat16},
+                                  {DType::kInt4, 32, DType::kFloat16, 8},
+                                  {DType::kInt8, 64, DType::kBFloat16, 8},
+                                  {DType::kInt4, 0, DType::kFloat32}};
+  std::vector<EngineTensor> tensors;
+  for (const WeightFormat& format : formats) {
+    tensors.push_back({.name = fmt::format("t{}", tensors.size()),
+                       .kind = EngineTensorKind::kLinear,
+                       .dtype = format.dtype,
+                       .rows = 18,
+                       .cols = 64,
+                       .group = format.group,
+                       .scale_dtype = format.scale_dtype,
+                       .activation_bits = format.activation_bits});
+  }
+  EngineFileWriter(dir_ / "rank0.engine", tensors, weightPacker("cpu")).commit();
+  std::string bytes = readFile(dir_ / "rank0.engine", 1 << 20);
+  const auto read = parse(bytes);
+  ASSERT_EQ(read.size(), std::size(formats));
+  for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].format(), formats[i]) << i;
+  const std::string given = "\"activation_bits\":8";
+  bytes.replace(bytes.find(given), given.size(), "\"activation_bits\":4");
+  EXPECT_THAT(refusal(bytes), testing::HasSubstr("t1 has activations that engines do not have"));
+}
+
 TEST_F(EngineFileTest, RefusesEveryTruncationWithOneLine) {
   const std::string bytes = writeSample();
   for (size_t size = 0; size + 4096 < bytes.size(); size += size < 700 ? 1 : 512) {

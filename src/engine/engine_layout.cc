@@ -28,6 +28,7 @@ EngineTensor packedTensor(const RankTensor& tensor) {
   packed.dtype = format.dtype;
   packed.group = format.group;
   packed.scale_dtype = format.scale_dtype;
+  packed.activation_bits = format.activation_bits;
   packed.rows = tensor.rows();
   packed.cols = tensor.cols();
   packed.experts = tensor.row->experts;

@@ -55,10 +55,13 @@ struct WeightFormat {
   DType dtype = DType::kFloat32;
   int64_t group = 0;                    // inputs per scale: 32, 64, 128, or 0: one scale for all inputs of a feature
   DType scale_dtype = DType::kFloat32;  // float32, float16 or bfloat16
+  // 16 or 8: bits of the fixed-point inputs by which integers are multiplied. Products with float inputs ignore it.
+  int32_t activation_bits = 16;
 
   WeightFormat() = default;
   WeightFormat(DType d) : dtype(d) {}  // NOLINT: implicit, because a float format has nothing but its dtype
-  WeightFormat(DType d, int64_t inputs, DType scales) : dtype(d), group(inputs), scale_dtype(scales) {}
+  WeightFormat(DType d, int64_t inputs, DType scales, int32_t bits = 16)
+      : dtype(d), group(inputs), scale_dtype(scales), activation_bits(bits) {}
   bool operator==(const WeightFormat&) const = default;
 };
 inline bool isQuantised(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt4; }
@@ -69,12 +72,19 @@ struct PackedWeight {
   DType dtype = DType::kFloat32;
   int64_t out = 0;
   int64_t in = 0;
-  int64_t group = 0;  // `group` and `scale_dtype` as in WeightFormat
+  int64_t group = 0;  // this and the next two as in WeightFormat
   DType scale_dtype = DType::kFloat32;
+  int32_t activation_bits = 16;
 
   PackedWeight() = default;
   PackedWeight(const void* where, const WeightFormat& f, int64_t out_features, int64_t in_features)
-      : data(where), dtype(f.dtype), out(out_features), in(in_features), group(f.group), scale_dtype(f.scale_dtype) {}
-  WeightFormat format() const { return {dtype, group, scale_dtype}; }
+      : data(where),
+        dtype(f.dtype),
+        out(out_features),
+        in(in_features),
+        group(f.group),
+        scale_dtype(f.scale_dtype),
+        activation_bits(f.activation_bits) {}
+  WeightFormat format() const { return {dtype, group, scale_dtype, activation_bits}; }
 };
 }  // namespace chorus

@@ -152,6 +152,7 @@ SourceModel openCheckpoint(const fs::path& dir, const ConvertOptions& options) {
   joinRanks(reader, architecture.weightTable(model.config), architecture.ignored_sources, model.tensors);
   model.config.tie_word_embeddings = tiesHead(model.tensors);
   if (options.dtype) model.config.dtype = *options.dtype;
+  checkQuantisation(model.config, where);
   applyOptions(options, model.config, where);
   model.table = architecture.weightTable(model.config);
   addSources(model.config, model.table);

@@ -6,17 +6,18 @@ namespace chorus {
 namespace {
 
 // Formats of the benchmarked weights, with the most common groups and scales.
-WeightFormat benchFormat(DType dtype) {
-  if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16};
-  if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16};
+WeightFormat benchFormat(DType dtype, int32_t activation_bits = 16) {
+  if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16, activation_bits};
+  if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16, activation_bits};
   return dtype;
 }
 
-BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) {
-  return {.shape = fmt::format("{} rows, {} -> {}", rows, in, out),
-          .dtype = dtype,
+BenchCase plain(const WeightFormat& format, int64_t rows, int64_t in, int64_t out, bool small) {
+  return {.shape = fmt::format("{} rows, {} -> {}{}", rows, in, out,
+                               format.activation_bits == 8 ? ", 8-bit activations" : ""),
+          .dtype = format.dtype,
           .small = small,
-          .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in)),
+          .bytes = static_cast<double>(packedBytes(format, out, in)),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out),
           .prepare = [=](Backend& backend, size_t cold_bytes) -> BenchCall {
             struct State {
@@ -24,11 +25,10 @@ BenchCase plain(DType dtype, int64_t rows, int64_t in, int64_t out, bool small) 
               bench::BenchMatrix x, y;
               std::unique_ptr<StepContext> context;
             };
-            const auto s =
-                std::make_shared<State>(State{bench::ColdWeights(backend, benchFormat(dtype), out, in, cold_bytes),
-                                              {backend, rows, in},
-                                              {backend, rows, out},
-                                              backend.createContext()});
+            const auto s = std::make_shared<State>(State{bench::ColdWeights(backend, format, out, in, cold_bytes),
+                                                         {backend, rows, in},
+                                                         {backend, rows, out},
+                                                         backend.createContext()});
             return [s, &backend] {
               backend.linear({.x = s->x.view(), .weight = s->weights.next(), .y = s->y.view()}, *s->context, {});
             };
@@ -81,10 +81,12 @@ BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
 std::vector<BenchCase> linearBench() {
   std::vector<BenchCase> cases;
   for (const DType dtype : panelFormats()) {
-    cases.push_back(plain(dtype, 3, 100, 50, true));
+    cases.push_back(plain(benchFormat(dtype), 3, 100, 50, true));
     for (const int64_t rows : {1, 8, 32, 128, 512}) {
-      cases.push_back(plain(dtype, rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest
-      cases.push_back(plain(dtype, rows, 5632, 2048, false));
+      cases.push_back(
+          plain(benchFormat(dtype), rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest
+      cases.push_back(plain(benchFormat(dtype), rows, 5632, 2048, false));
+      if (isQuantised(dtype)) cases.push_back(plain(benchFormat(dtype, 8), rows, 2048, 2 * 5632, false));
     }
     for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, rows, 2048, 2560));
   }

@@ -25,11 +25,12 @@ HWY_INLINE int reduce(__m512i lanes) {
   return static_cast<int>(lanes[0]);
 }
 
-// Converts a run of `count` inputs at x, padded with zeros to kRun, to fixed point: its scale and correction, and its
-// digits at `high` and `low`.
-template <DType kType, int kRun>
-HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low, float& scale, int32_t& correction) {
-  constexpr int kVectors = kRun / 16;
+// Converts a run of `count` inputs at x, padded with zeros to the length of a run, to fixed point: its scale and
+// correction, and its digits, those of `digits` from input `first` on.
+template <DType kType, class Form>
+HWY_INLINE void packRun(const float* x, int64_t count, FixedDigits<Form::kDigits>& digits, int first, float& scale,
+                        int32_t& correction) {
+  constexpr int kVectors = Form::kRun / 16, kDigits = Form::kDigits, kLevels = fixedLevels(kDigits);
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512 values[kVectors];
   __m512i largest = _mm512_setzero_si512();
@@ -43,35 +44,39 @@ HWY_INLINE void packRun(const float* x, int64_t count, int8_t* high, int8_t* low
   const int bits = reduce<true>(largest);
   const bool finite = bits < 0x7f800000;
   const float reach = std::max(__builtin_bit_cast(float, bits), kFixedLeast);
-  scale = finite ? reach / kFixedLevels : std::numeric_limits<float>::quiet_NaN();
-  const __m512 inverse = _mm512_set1_ps(kFixedLevels / reach);
+  scale = finite ? reach / kLevels : std::numeric_limits<float>::quiet_NaN();
+  const __m512 inverse = _mm512_set1_ps(kLevels / reach);
   const auto counted = static_cast<__mmask16>(finite ? 0xffff : 0);
   __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     const __m512i fixed = _mm512_maskz_cvtps_epi32(0xffff, _mm512_maskz_mul_ps(counted, values[v], inverse));
     sum = _mm512_add_epi32(sum, fixed);
-    const __m512i upper = _mm512_maskz_srai_epi32(0xffff, _mm512_add_epi32(fixed, _mm512_set1_epi32(128)), 8);
-    __m128i high_digits = _mm512_maskz_cvtepi32_epi8(0xffff, upper);
-    __m128i low_digits = _mm512_maskz_cvtepi32_epi8(0xffff, fixed);
-    if constexpr (kType == DType::kInt4) {
-      const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-      high_digits = _mm_shuffle_epi8(high_digits, order);
-      low_digits = _mm_shuffle_epi8(low_digits, order);
+    const auto store = [&](int digit, __m512i value) __attribute__((always_inline)) {
+      __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xffff, value);
+      if constexpr (kType == DType::kInt4) {
+        const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+        bytes = _mm_shuffle_epi8(bytes, order);
+      }
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(digits.digit[digit] + first + 16 * v), bytes);
+    };
+    store(kDigits - 1, fixed);
+    if constexpr (kDigits > 1) {
+      store(0, _mm512_maskz_srai_epi32(0xffff, _mm512_add_epi32(fixed, _mm512_set1_epi32(128)), 8));
     }
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + 16 * v), high_digits);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low + 16 * v), low_digits);
   }
   correction = -fixedBias(kType) * reduce<false>(sum);
 }
 
-// PanelKernels::pack for fixed point. kRun: fixedRun of the weights' format.
-template <DType kType, int kRun>
+// PanelKernels::pack for fixed point. Form: the FixedForm of the weights' format.
+template <DType kType, class Form>
 void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
+  using Digits = FixedDigits<Form::kDigits>;
   constexpr int64_t kPackAhead = 2 * kFixedRun;
+  constexpr int kRun = Form::kRun;
   auto* dst = static_cast<std::byte*>(tile);
-  for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes) {
-    auto* digits = reinterpret_cast<FixedDigits*>(dst);
+  for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes<Digits>) {
+    auto* digits = reinterpret_cast<Digits*>(dst);
     auto* runs = reinterpret_cast<FixedRuns*>(digits + count);
     for (int r = 0; r < count; ++r) {
       // The hardware prefetchers do not follow this many rows.
@@ -81,9 +86,8 @@ void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) 
 #pragma GCC unroll 4
       for (int run = 0; run < kFixedRun / kRun; ++run) {
         const int64_t at = i + run * kRun;
-        packRun<kType, kRun>(rows[r] + std::min(at, inputs), std::max<int64_t>(inputs - at, 0),
-                             digits[r].high + run * kRun, digits[r].low + run * kRun, runs[r].scale[run],
-                             runs[r].correction[run]);
+        packRun<kType, Form>(rows[r] + std::min(at, inputs), std::max<int64_t>(inputs - at, 0), digits[r], run * kRun,
+                             runs[r].scale[run], runs[r].correction[run]);
       }
     }
   }

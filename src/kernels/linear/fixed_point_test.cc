@@ -52,7 +52,7 @@ struct Integers {
   std::vector<float> times(const std::vector<float>& x) const {
     std::vector<float> y;
     for (size_t row = 0; row < x.size(); row += static_cast<size_t>(in)) {
-      const FixedRow fixed(x.data() + row, in, fixedRun(view.format()));
+      const FixedRow fixed(x.data() + row, in, view.format());
       for (int64_t o = 0; o < out; ++o) y.push_back(fixed.dot(&integers[o * in], &scales[o * in], 0.0f));
     }
     return y;
@@ -60,7 +60,7 @@ struct Integers {
 };
 
 // Rows that alternate between random values and five edge cases.
-std::vector<float> rowsOfEveryKind(Values& values, int64_t rows, int64_t in) {
+std::vector<float> rowsOfEveryKind(Values& values, int64_t rows, int64_t in, int levels) {
   auto x = values.reals(rows * in);
   for (int64_t r = 0; r < rows; ++r) {
     const std::span<float> row(x.data() + r * in, static_cast<size_t>(in));
@@ -78,8 +78,8 @@ std::vector<float> rowsOfEveryKind(Values& values, int64_t rows, int64_t in) {
         for (float& value : row) value *= values.integer(0, 1) == 0 ? 1e-33f : 1e-38f;
         break;
       case 5:  // halfway between two levels: rounded to even
-        row[0] = static_cast<float>(kFixedLevels);
-        for (size_t i = 1; i < row.size(); ++i) row[i] = static_cast<float>(values.integer(-32639, 32638)) + 0.5f;
+        row[0] = static_cast<float>(levels);
+        for (size_t i = 1; i < row.size(); ++i) row[i] = static_cast<float>(values.integer(-levels, levels - 1)) + 0.5f;
         break;
       default:
         break;
@@ -100,6 +100,7 @@ std::vector<float> run(Backend& backend, std::vector<float> x, const Integers& w
 
 class FixedPointTest : public testing::TestWithParam<WeightFormat> {
  protected:
+  static int levels() { return fixedLevels(fixedDigits(GetParam())); }
   // Instruction sets on which the linear takes this format's inputs in fixed point.
   static std::vector<Isa> isas() {
     std::vector<Isa> some;
@@ -115,7 +116,7 @@ TEST_P(FixedPointTest, EveryKernelHasTheBitsOfPlainIntegers) {
   for (const int64_t in : {1, 3, 4, 5, 8, 31, 33, 63, 100, 127, 128, 129, 200, 1024, 1030, 2100}) {
     const Integers weight(values, GetParam(), in > 1000 ? 35 : 50, in, in % 2 == 0);
     for (const int64_t rows : {1, 2, 6, 12, 13, 31, in > 1000 ? 80 : 40}) {
-      const auto x = rowsOfEveryKind(values, rows, in);
+      const auto x = rowsOfEveryKind(values, rows, in, levels());
       const auto expected = weight.times(x);
       for (const Isa isa : isas()) {
         const auto backend = createBackend({.name = "cpu", .threads = 2, .isa = isa});
@@ -155,18 +156,18 @@ TEST_P(FixedPointTest, NonFiniteInputsChangeOnlyTheirRow) {
 }
 
 // Checks the arithmetic itself: the error of an input is at most half a step, which is the run's largest input divided
-// by kFixedLevels, and the error of a result is at most the sum of these errors.
+// by fixedLevels, and the error of a result is at most the sum of these errors.
 TEST_P(FixedPointTest, IsWithinHalfAStepOfItsInputs) {
   Values values;
   const int64_t in = 700;
   const Integers weight(values, GetParam(), 20, in, false);
-  const auto x = rowsOfEveryKind(values, 12, in);
+  const auto x = rowsOfEveryKind(values, 12, in, levels());
   const auto y = weight.times(x);
   for (int64_t r = 0; r < 12; ++r) {
     const float* row = x.data() + r * in;
-    const FixedRow fixed(row, in, fixedRun(GetParam()));
+    const FixedRow fixed(row, in, GetParam());
     for (int64_t i = 0; i < in; ++i) {
-      ASSERT_LE(std::abs(fixed.fixed[static_cast<size_t>(i)]), kFixedLevels);
+      ASSERT_LE(std::abs(fixed.fixed[static_cast<size_t>(i)]), levels());
       ASSERT_LE(std::abs(double{row[i]} - double{fixed.step(i)} * fixed.fixed[static_cast<size_t>(i)]),
                 fixed.step(i) * 0.505);
     }
@@ -186,13 +187,16 @@ TEST_P(FixedPointTest, IsWithinHalfAStepOfItsInputs) {
 std::vector<WeightFormat> formats() {
   std::vector<WeightFormat> all;
   for (const DType dtype : {DType::kInt8, DType::kInt4}) {
-    for (const int64_t group : {0, 32, 64, 128})
-      all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16});
+    for (const int64_t group : {0, 32, 64, 128}) {
+      for (const int32_t activation_bits : {16, 8}) {
+        all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16, activation_bits});
+      }
+    }
   }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Formats, FixedPointTest, testing::ValuesIn(formats()), [](const auto& info) {
-  return fmt::format("{}_{}", dtypeName(info.param.dtype), info.param.group);
+  return fmt::format("{}_{}_a{}", dtypeName(info.param.dtype), info.param.group, info.param.activation_bits);
 });
 
 }  // namespace

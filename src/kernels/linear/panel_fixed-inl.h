@@ -1,6 +1,7 @@
 // The panel kernels of int8 and int4 with fixed-point inputs (fixed_point.h), compiled once for each instruction set:
-// see panel_int8.cc. They multiply 16-bit integers in pairs, so an input is one integer here, not two digits as in
-// panel_quantised_vnni-inl.h. The sums are the same integers, and so the results have the same bits.
+// see panel_int8.cc. PairProducts multiplies 16-bit integers in pairs, so an input is one integer there, not the digits
+// of panel_quantised_vnni-inl.h. ByteProducts multiplies int4 weights and inputs of one digit. The sums are always the
+// same integers, and so the results have the same bits.
 #if defined(CHORUS_PANEL_FIXED_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_PANEL_FIXED_INL
 #undef CHORUS_PANEL_FIXED_INL
@@ -9,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -92,30 +94,112 @@ HWY_INLINE VF addScaled(VF a, VF b, VF c) {
 #endif
 }
 
-// Adds the products of one lane's inputs to the sums. x: the packed inputs of each row; `input` is the lane's first.
-template <int kBits, int kRows, int kWidth, int... kPair>
-HWY_INLINE void multiplyLanePairs(const FixedValues* x, int64_t input, const VU (&lanes)[kWidth],
-                                  VI (&sum)[kRows][kWidth], std::integer_sequence<int, kPair...>) {
-  const auto pair = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR __attribute__((always_inline)) {
+// Products of pairs of 16-bit integers.
+//
+// Products classes have:
+//   - Inputs: the packed inputs of a row, FixedValues or FixedDigits.
+//   - kInputs: inputs of a lane. kSpan: inputs that `multiply` takes at a time, at most.
+//   - multiply: adds the products of inputs [input, end) of kFixedRun to the sums of each row. load(lanes) loads the
+//     next lane of every vector of outputs.
+template <int kBits>
+struct PairProducts {
+  using Inputs = FixedValues;
+  static constexpr int64_t kInputs = LanePairs<kBits>::kInputs, kSpan = kInputs;
+
+  template <int kRows, int kWidth, class Load>
+  static HWY_INLINE void multiply(const Inputs* x, int64_t input, int64_t, const Load& load, VI (&sum)[kRows][kWidth]) {
+    VU lanes[kWidth];
+    load(lanes);
+    multiplyPairs<kRows, kWidth>(x, input, lanes, sum, std::make_integer_sequence<int, LanePairs<kBits>::kPairs>());
+  }
+
+ private:
+  template <int kRows, int kWidth, int... kPair>
+  static HWY_INLINE void multiplyPairs(const FixedValues* x, int64_t input, const VU (&lanes)[kWidth],
+                                       VI (&sum)[kRows][kWidth], std::integer_sequence<int, kPair...>) {
+    const auto pair = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR __attribute__((always_inline)) {
+      VU w[kWidth];
+#pragma GCC unroll kUnroll
+      for (int v = 0; v < kWidth; ++v) w[v] = LanePairs<kBits>::template weights<kAt>(lanes[v]);
+#pragma GCC unroll kUnroll
+      for (int r = 0; r < kRows; ++r) {
+        const VU both = hn::Set(U32(), x[r].pair[input / 2 + kAt]);
+#pragma GCC unroll kUnroll
+        for (int v = 0; v < kWidth; ++v) sum[r][v] = multiplyPair(sum[r][v], w[v], both);
+      }
+    };
+    (pair(std::integral_constant<int, kPair>{}), ...);
+  }
+};
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// Products of int4 weights and inputs of one digit, as bytes. The sum of two products has at most 2 * 15 * 127 = 3810
+// as magnitude, so that 16 bits hold those of four lanes.
+struct ByteProducts {
+  using Inputs = FixedDigits<1>;
+  static constexpr int64_t kInputs = 8, kSpan = 32;
+  using Shorts = hn::Repartition<int16_t, I32>;
+  using VS = hn::Vec<Shorts>;
+
+  template <int kRows, int kWidth, class Load>
+  static HWY_INLINE void multiply(const Inputs* x, int64_t input, int64_t end, const Load& load,
+                                  VI (&sum)[kRows][kWidth]) {
+    const Shorts shorts;
+    VS partial[kRows][kWidth];
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kWidth; ++v) partial[r][v] = hn::Zero(shorts);
+    }
+    for (; input < end; input += kInputs) {
+      VU lanes[kWidth];
+      load(lanes);
+      multiplyNibbles<0, kRows, kWidth>(x, input, lanes, partial);
+      multiplyNibbles<4, kRows, kWidth>(x, input, lanes, partial);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kWidth; ++v) {
+        VI none = hn::Zero(I32());
+        sum[r][v] = hn::ReorderWidenMulAccumulate(I32(), partial[r][v], hn::Set(shorts, 1), sum[r][v], none);
+      }
+    }
+  }
+
+ private:
+  // Adds w0 * x0 + w1 * x1 to every 16-bit lane of the sum; bytes of w are unsigned, bytes of x have a sign.
+  static HWY_INLINE VS multiplyBytes(VS sum, VU w, VU x) {
+#if HWY_TARGET == HWY_AVX2
+    sum = hn::Add(sum, VS{_mm256_maddubs_epi16(w.raw, x.raw)});
+#else
+    sum = hn::Add(sum, VS{_mm512_maddubs_epi16(w.raw, x.raw)});
+#endif
+    __asm__("" : "+v"(sum.raw));  // see multiplyPair
+    return sum;
+  }
+  // Multiplies the even (kShift 0) or the odd (kShift 4) nibbles of the lanes.
+  template <int kShift, int kRows, int kWidth>
+  static HWY_INLINE void multiplyNibbles(const Inputs* x, int64_t input, const VU (&lanes)[kWidth],
+                                         VS (&partial)[kRows][kWidth]) {
     VU w[kWidth];
 #pragma GCC unroll kUnroll
-    for (int v = 0; v < kWidth; ++v) w[v] = LanePairs<kBits>::template weights<kAt>(lanes[v]);
+    for (int v = 0; v < kWidth; ++v) {
+      w[v] = hn::And(kShift == 0 ? lanes[v] : hn::ShiftRight<kShift>(lanes[v]), hn::Set(U32(), 0x0f0f0f0f));
+    }
 #pragma GCC unroll kUnroll
     for (int r = 0; r < kRows; ++r) {
-      const VU both = hn::Set(U32(), x[r].pair[input / 2 + kAt]);
+      uint32_t four;
+      std::memcpy(&four, x[r].digit[0] + input + kShift, sizeof four);
+      const VU digits = hn::Set(U32(), four);
 #pragma GCC unroll kUnroll
-      for (int v = 0; v < kWidth; ++v) sum[r][v] = multiplyPair(sum[r][v], w[v], both);
+      for (int v = 0; v < kWidth; ++v) partial[r][v] = multiplyBytes(partial[r][v], w[v], digits);
     }
-  };
-  (pair(std::integral_constant<int, kPair>{}), ...);
-}
+  }
+};
+#endif
 
 // Computes kPanels panels from column `col` on.
-template <int kBits, int kRows, int kPanels>
+template <class Products, int kRows, int kPanels>
 HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
-  using Lanes = LanePairs<kBits>;
+  using Inputs = typename Products::Inputs;
   constexpr int kWidth = kPanels * kVectors;
-  constexpr auto kPairs = std::make_integer_sequence<int, Lanes::kPairs>();
   // Prefetch distance of a stream in bytes. As in panelBlock, the prefetch continues in another panel near a panel's
   // end.
   constexpr int64_t kAhead = 8192 / kPanels;
@@ -135,8 +219,8 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
   const int64_t run = std::min(args.group, kFixedRun);
   const std::byte* scales = at;
   const auto* x = static_cast<const std::byte*>(args.x);
-  for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes) {
-    const auto* values = reinterpret_cast<const FixedValues*>(x);
+  for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes<Inputs>) {
+    const auto* values = reinterpret_cast<const Inputs*>(x);
     const auto* runs = reinterpret_cast<const FixedRuns*>(values + kRows);
     const int64_t end = std::min(args.inputs - i, kFixedRun);
     for (int64_t begin = 0, n = 0; begin < end; begin += run, ++n) {
@@ -148,21 +232,26 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
       for (int r = 0; r < kRows; ++r) {
         for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::Set(I32(), runs[r].correction[n]);
       }
-      const int64_t run_end = std::min(begin + run, end);
-      for (int64_t input = begin; input < run_end; input += Lanes::kInputs, at += 64) {
-        for (int line = 0; line < args.next_lines * (Lanes::kInputs / 4); ++line, next += 64) __builtin_prefetch(next);
+      const auto load = [&](VU(&lanes)[kWidth]) HWY_ATTR __attribute__((always_inline)) {
+        for (int line = 0; line < args.next_lines * (Products::kInputs / 4); ++line, next += 64) {
+          __builtin_prefetch(next);
+        }
         if (args.stream) {
           const int64_t ahead = at < near_end ? kAhead : kAhead + (kPanels - 1) * args.panel_stride;
 #pragma GCC unroll 4
           for (int p = 0; p < kPanels; ++p) __builtin_prefetch(at + p * args.panel_stride + ahead);
         }
-        VU lanes[kWidth];
 #pragma GCC unroll kUnroll
         for (int v = 0; v < kWidth; ++v) {
           const auto* panel = reinterpret_cast<const uint32_t*>(at + v / kVectors * args.panel_stride);
           lanes[v] = hn::LoadU(U32(), panel + v % kVectors * kLanes);
         }
-        multiplyLanePairs<kBits, kRows, kWidth>(values, input, lanes, sum, kPairs);
+        at += 64;
+      };
+      const int64_t run_end = std::min(begin + run, end);
+      for (int64_t input = begin; input < run_end; input += Products::kSpan) {
+        Products::template multiply<kRows, kWidth>(values, input, std::min(input + Products::kSpan, run_end), load,
+                                                   sum);
       }
       for (int v = 0; v < kWidth; ++v) {
         const VF scale = loadScales(scales + v / kVectors * args.panel_stride, args.scale_dtype, v % kVectors * kLanes);
@@ -176,23 +265,44 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
   total.store(args, col, begin_col, end_col);
 }
 
-template <int kBits, int kRows>
+template <class Products, int kRows>
 void fixedProduct(const PanelArgs& args) {
   constexpr int kPanels = fixedPanelsAtOnce(kRows);
   int64_t col = 0;
   auto* next = static_cast<const std::byte*>(args.next);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    fixedBlock<kBits, kRows, kPanels>(args, col, next);
+    fixedBlock<Products, kRows, kPanels>(args, col, next);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) fixedBlock<kBits, kRows, 1>(args, col, next);
+    for (; col < args.cols; col += kPanelCols) fixedBlock<Products, kRows, 1>(args, col, next);
   }
 }
 
-// Converts a run of kRun inputs, padded with zeros to that number if `count` is smaller, to fixed point.
+// Stores the run of kRun integers that begins at input `first` of kFixedRun.
 template <int kBits, int kRun>
-HWY_INLINE void packFixedRun(const float* x, int64_t count, uint32_t* pairs, float& scale, int32_t& correction) {
+HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedValues& values) {
   using Lanes = LanePairs<kBits>;
+  for (int k = 0; k < kRun; k += Lanes::kInputs) {
+    for (int pair = 0; pair < Lanes::kPairs; ++pair) {
+      const auto lower = static_cast<uint32_t>(fixed[k + Lanes::first(pair)]) & 0xffff;
+      values.pair[(first + k) / 2 + pair] = lower | static_cast<uint32_t>(fixed[k + Lanes::second(pair)]) << 16;
+    }
+  }
+}
+template <int kBits, int kRun>
+HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedDigits<1>& digits) {
+  static_assert(kBits == 4);
+  for (int k = 0; k < kRun; k += 8) {
+    for (int i = 0; i < 8; ++i) digits.digit[0][first + k + i] = static_cast<int8_t>(fixed[k + kFixedOrder[i]]);
+  }
+}
+
+// Converts a run of inputs, padded with zeros to its length if `count` is smaller, to fixed point. Inputs: as in
+// Products; `first` is the run's first input of kFixedRun.
+template <int kBits, class Form, class Inputs>
+HWY_INLINE void packFixedRun(const float* x, int64_t count, Inputs& inputs, int first, float& scale,
+                             int32_t& correction) {
+  constexpr int kRun = Form::kRun, kLevels = fixedLevels(Form::kDigits);
   HWY_ALIGN float cut[kRun];
   if (count < kRun) {
     std::copy(x, x + count, cut);
@@ -208,15 +318,14 @@ HWY_INLINE void packFixedRun(const float* x, int64_t count, uint32_t* pairs, flo
   const int32_t bits = hn::GetLane(hn::MaxOfLanes(I32(), largest));
   const bool finite = bits < 0x7f800000;
   const float reach = std::max(__builtin_bit_cast(float, bits), kFixedLeast);
-  scale = finite ? reach / kFixedLevels : std::numeric_limits<float>::quiet_NaN();
+  scale = finite ? reach / kLevels : std::numeric_limits<float>::quiet_NaN();
+  HWY_ALIGN int32_t fixed[kRun] = {};
   if (!finite) {
     correction = 0;
-    std::fill(pairs, pairs + kRun / 2, 0u);
-    return;
+    return storeRun<kBits, kRun>(fixed, first, inputs);
   }
   // The sum with this number is rounded to an integer, to nearest even, which is in the lowest bits of its fraction.
-  const VF rounding = hn::Set(F32(), 0x1.8p23f), inverse = hn::Set(F32(), kFixedLevels / reach);
-  HWY_ALIGN int32_t fixed[kRun];
+  const VF rounding = hn::Set(F32(), 0x1.8p23f), inverse = hn::Set(F32(), kLevels / reach);
   VI sum = hn::Zero(I32());
   for (int k = 0; k < kRun; k += kLanes) {
     const VF rounded = hn::Add(hn::Mul(hn::LoadU(F32(), x + k), inverse), rounding);
@@ -224,51 +333,58 @@ HWY_INLINE void packFixedRun(const float* x, int64_t count, uint32_t* pairs, flo
     sum = hn::Add(sum, value);
     hn::Store(value, I32(), fixed + k);
   }
-  correction = -fixedBias(Lanes::kType) * hn::GetLane(hn::SumOfLanes(I32(), sum));
-  for (int k = 0; k < kRun; k += Lanes::kInputs) {
-    for (int pair = 0; pair < Lanes::kPairs; ++pair) {
-      const auto lower = static_cast<uint32_t>(fixed[k + Lanes::first(pair)]) & 0xffff;
-      pairs[k / 2 + pair] = lower | static_cast<uint32_t>(fixed[k + Lanes::second(pair)]) << 16;
-    }
-  }
+  correction = -fixedBias(LanePairs<kBits>::kType) * hn::GetLane(hn::SumOfLanes(I32(), sum));
+  storeRun<kBits, kRun>(fixed, first, inputs);
 }
 
-// PanelKernels::pack for fixed point. kRun: fixedRun of the weights' format.
-template <int kBits, int kRun>
+// PanelKernels::pack for fixed point. Form: the FixedForm of the weights' format.
+template <int kBits, class Form, class Inputs>
 void packFixedRows(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int kRun = Form::kRun;
   auto* dst = static_cast<std::byte*>(tile);
-  for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes) {
-    auto* values = reinterpret_cast<FixedValues*>(dst);
+  for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes<Inputs>) {
+    auto* values = reinterpret_cast<Inputs*>(dst);
     auto* runs = reinterpret_cast<FixedRuns*>(values + count);
     for (int r = 0; r < count; ++r) {
       for (int run = 0; run < kFixedRun / kRun; ++run) {
         const int64_t at = std::min(i + run * kRun, inputs);
-        packFixedRun<kBits, kRun>(rows[r] + at, inputs - at, values[r].pair + run * kRun / 2, runs[r].scale[run],
+        packFixedRun<kBits, Form>(rows[r] + at, inputs - at, values[r], run * kRun, runs[r].scale[run],
                                   runs[r].correction[run]);
       }
     }
   }
 }
 
-template <int kBits, int kRun, int... kRows>
+template <int kBits, class Form, class Products, int... kRows>
 constexpr PanelKernels makeFixedKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kFixedTileRows;
-  kernels.pack = &packFixedRows<kBits, kRun>;
-  kernels.element_bytes = 2;
+  kernels.pack = &packFixedRows<kBits, Form, typename Products::Inputs>;
+  kernels.element_bytes = sizeof(typename Products::Inputs) / kFixedRun;
   kernels.unit_inputs = kFixedRun;
   kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = kRun;
-  ((kernels.run[kRows + 1] = &fixedProduct<kBits, kRows + 1>), ...);
+  kernels.fixed_run = Form::kRun;
+  ((kernels.run[kRows + 1] = &fixedProduct<Products, kRows + 1>), ...);
   ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, fixedPanelsAtOnce(kRows + 1))), ...);
   kernels.scale_columns = &scaleColumns;
   return kernels;
 }
 
-template <int kBits, int kRun>
+template <int kBits, class Form>
+struct ProductsOf {
+  using Type = PairProducts<kBits>;
+};
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+template <int kRun>
+struct ProductsOf<4, FixedForm<1, kRun>> {
+  using Type = ByteProducts;
+};
+#endif
+
+template <int kBits, class Form>
 const PanelKernels* fixedKernels() {
-  static constexpr PanelKernels kernels =
-      makeFixedKernels<kBits, kRun>(std::make_integer_sequence<int, kFixedTileRows>());
+  static constexpr PanelKernels kernels = makeFixedKernels<kBits, Form, typename ProductsOf<kBits, Form>::Type>(
+      std::make_integer_sequence<int, kFixedTileRows>());
   return &kernels;
 }
 

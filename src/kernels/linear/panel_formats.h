@@ -12,19 +12,19 @@ IsaTable<const PanelKernels*> bf16PanelKernels();
 // With float inputs, for models of float32.
 IsaTable<const PanelKernels*> int8PanelKernels();
 IsaTable<const PanelKernels*> int4PanelKernels();
-// With fixed-point inputs, for models of 16-bit types. run: fixedRun of the weights' format, 32, 64 or 128.
-IsaTable<const PanelKernels*> int8FixedPanelKernels(int64_t run);
-IsaTable<const PanelKernels*> int4FixedPanelKernels(int64_t run);
+// With fixed-point inputs (FixedForm), for models of 16-bit types.
+IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& format);
+IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& format);
 #if defined(__x86_64__)
 // Isa::kAvx512Vnni
-const PanelKernels* int8VnniKernels(int64_t run);
-const PanelKernels* int4VnniKernels(int64_t run);
+const PanelKernels* int8VnniKernels(const WeightFormat& format);
+const PanelKernels* int4VnniKernels(const WeightFormat& format);
 // Isa::kAvx512Bf16
 const PanelKernels* bf16DotKernels();
 // Isa::kAmx
 const PanelKernels* bf16TileKernels();
-const PanelKernels* int8TileKernels(int64_t run);
-const PanelKernels* int4TileKernels(int64_t run);
+const PanelKernels* int8TileKernels(const WeightFormat& format);
+const PanelKernels* int4TileKernels(const WeightFormat& format);
 #endif
 
 }  // namespace chorus

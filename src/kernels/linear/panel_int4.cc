@@ -13,9 +13,9 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 const PanelKernels* int4Kernels() { return quantisedKernels<4>(); }
-template <int kRun>
+template <class Form>
 const PanelKernels* int4FixedKernels() {
-  return fixedKernels<4, kRun>();
+  return fixedKernels<4, Form>();
 }
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -24,21 +24,18 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-namespace {
-template <int kRun>
-IsaTable<const PanelKernels*> ofRun() {
-#if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<kRun>, {Isa::kAvx512Vnni, int4VnniKernels(kRun)},
-                       {Isa::kAmx, int4TileKernels(kRun)});
-#else
-  CHORUS_ISA_TABLE(const PanelKernels*, int4FixedKernels<kRun>);
-#endif
-}
-}  // namespace
-
 IsaTable<const PanelKernels*> int4PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, int4Kernels); }
-IsaTable<const PanelKernels*> int4FixedPanelKernels(int64_t run) {
-  return run == 32 ? ofRun<32>() : run == 64 ? ofRun<64>() : ofRun<kFixedRun>();
+
+IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& weights) {
+  return withFixedForm(weights, []<class Form>(Form) -> IsaTable<const PanelKernels*> {
+#if defined(__x86_64__)
+    const WeightFormat format(DType::kInt4, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
+    CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<Form>, {Isa::kAvx512Vnni, int4VnniKernels(format)},
+                         {Isa::kAmx, int4TileKernels(format)});
+#else
+    CHORUS_ISA_TABLE(const PanelKernels*, int4FixedKernels<Form>);
+#endif
+  });
 }
 }  // namespace chorus
 #endif

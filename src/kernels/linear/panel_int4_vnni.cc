@@ -5,7 +5,9 @@
 
 CHORUS_BEGIN_VNNI_CODE
 namespace chorus {
-const PanelKernels* int4VnniKernels(int64_t run) { return vnni::quantisedKernels<vnni::Int4Lanes>(run); }
+const PanelKernels* int4VnniKernels(const WeightFormat& format) {
+  return vnni::quantisedKernels<vnni::Int4Lanes>(format);
+}
 }  // namespace chorus
 CHORUS_END_VNNI_CODE
 #endif

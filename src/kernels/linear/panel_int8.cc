@@ -13,9 +13,9 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
 const PanelKernels* int8Kernels() { return quantisedKernels<8>(); }
-template <int kRun>
+template <class Form>
 const PanelKernels* int8FixedKernels() {
-  return fixedKernels<8, kRun>();
+  return fixedKernels<8, Form>();
 }
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -24,21 +24,18 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace chorus {
-namespace {
-template <int kRun>
-IsaTable<const PanelKernels*> ofRun() {
-#if defined(__x86_64__)
-  CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<kRun>, {Isa::kAvx512Vnni, int8VnniKernels(kRun)},
-                       {Isa::kAmx, int8TileKernels(kRun)});
-#else
-  CHORUS_ISA_TABLE(const PanelKernels*, int8FixedKernels<kRun>);
-#endif
-}
-}  // namespace
-
 IsaTable<const PanelKernels*> int8PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, int8Kernels); }
-IsaTable<const PanelKernels*> int8FixedPanelKernels(int64_t run) {
-  return run == 32 ? ofRun<32>() : run == 64 ? ofRun<64>() : ofRun<kFixedRun>();
+
+IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& weights) {
+  return withFixedForm(weights, []<class Form>(Form) -> IsaTable<const PanelKernels*> {
+#if defined(__x86_64__)
+    const WeightFormat format(DType::kInt8, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
+    CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<Form>, {Isa::kAvx512Vnni, int8VnniKernels(format)},
+                         {Isa::kAmx, int8TileKernels(format)});
+#else
+    CHORUS_ISA_TABLE(const PanelKernels*, int8FixedKernels<Form>);
+#endif
+  });
 }
 }  // namespace chorus
 #endif

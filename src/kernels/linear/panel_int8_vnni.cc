@@ -5,7 +5,9 @@
 
 CHORUS_BEGIN_VNNI_CODE
 namespace chorus {
-const PanelKernels* int8VnniKernels(int64_t run) { return vnni::quantisedKernels<vnni::Int8Lanes>(run); }
+const PanelKernels* int8VnniKernels(const WeightFormat& format) {
+  return vnni::quantisedKernels<vnni::Int8Lanes>(format);
+}
 }  // namespace chorus
 CHORUS_END_VNNI_CODE
 #endif

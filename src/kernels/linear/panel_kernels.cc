@@ -41,9 +41,9 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
       return bf16PanelKernels();
     // The type of a quantised weight's scales is the type of its model.
     case DType::kInt8:
-      return format.scale_dtype == DType::kFloat32 ? int8PanelKernels() : int8FixedPanelKernels(fixedRun(format));
+      return format.scale_dtype == DType::kFloat32 ? int8PanelKernels() : int8FixedPanelKernels(format);
     case DType::kInt4:
-      return format.scale_dtype == DType::kFloat32 ? int4PanelKernels() : int4FixedPanelKernels(fixedRun(format));
+      return format.scale_dtype == DType::kFloat32 ? int4PanelKernels() : int4FixedPanelKernels(format);
     default:
       fail(ErrorCode::kUnsupported, "CPU linear does not support weights of type {}", dtypeName(format.dtype));
   }

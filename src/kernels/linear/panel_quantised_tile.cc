@@ -21,10 +21,12 @@ struct QuantisedTiles : amx::Tiles {
     _mm512_storeu_si512(even, _mm512_and_si512(all, mask));
     _mm512_storeu_si512(odd, _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, all, 4), mask));
   }
-  static HWY_INLINE void addRun(const std::byte* high, const std::byte* low, int32_t correction, float scale,
+  // Adds the sums of a run of one row and panel, times their scales, to the totals. sums: int32 [column] of the first
+  // digit; those of the second one are digit_stride bytes later.
+  template <int kDigits>
+  static HWY_INLINE void addRun(const std::byte* sums, int64_t digit_stride, int32_t correction, float scale,
                                 const std::byte* weight_scales, DType scale_dtype, float* total) {
-    const __m512i sum = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, _mm512_loadu_si512(high), 8),
-                                         _mm512_add_epi32(_mm512_loadu_si512(low), _mm512_set1_epi32(correction)));
+    const __m512i sum = _mm512_add_epi32(sumOf<kDigits>(sums, digit_stride), _mm512_set1_epi32(correction));
     const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, sum), _mm512_set1_ps(scale));
     const __m512 weights = avx512::loadScales(weight_scales, scale_dtype);
     _mm512_storeu_ps(total, _mm512_fmadd_ps(weights, value, _mm512_loadu_ps(total)));
@@ -45,35 +47,41 @@ struct QuantisedTiles : amx::Tiles {
     _mm512_store_ps(to, avx512::loadScales(scales, dtype));
   }
   // Adds the sums of a run, times their scales, to the totals of rows [kBegin, kEnd) and two panels.
-  //   - sums: int32 [digit][panel][row][column]; weight_scales: [panel][column]; totals: [row][panel][column].
+  //   - sums: int32 [digit][panel][row][column], or with one digit [row / 16][panel][row % 16][column];
+  //     weight_scales: [panel][column]; totals: [row][panel][column].
   //   - row_scales: the run's scale of row 0; that of row r is r * sizeof(FixedRuns) bytes later.
   //   - first: the totals start from zero.
-  template <int kBegin, int kEnd>
+  template <int kDigits, int kBegin, int kEnd>
   static HWY_INLINE void addRuns(const std::byte* sums, const float* row_scales, const float* weight_scales, bool first,
                                  float* totals) {
-    constexpr int64_t kRowScales = sizeof(FixedRuns) / sizeof(float), kDigit = 2048, kPanel = 1024;
+    constexpr int64_t kRowScales = sizeof(FixedRuns) / sizeof(float), kPanel = 1024, kRegister = 2 * kPanel;
     const __m512 weights[2] = {_mm512_load_ps(weight_scales), _mm512_load_ps(weight_scales + kPanelCols)};
 #pragma GCC unroll 16
     for (int r = kBegin; r < kEnd; ++r) {
       const __m512 scale = _mm512_set1_ps(row_scales[r * kRowScales]);
 #pragma GCC unroll 2
       for (int p = 0; p < 2; ++p) {
-        const std::byte* high = sums + p * kPanel + r * 64;
+        // With two digits there is no row past 15, and the second digit's sums are where those of row 16 would be.
+        const __m512i sum = sumOf<kDigits>(sums + r / 16 * kRegister + p * kPanel + r % 16 * 64, kRegister);
         float* total = totals + r * 32 + p * 16;
-        const __m512i sum = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, _mm512_load_si512(high), 8),
-                                             _mm512_load_si512(high + kDigit));
         const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, sum), scale);
         _mm512_store_ps(total, _mm512_fmadd_ps(weights[p], value, first ? _mm512_setzero_ps() : _mm512_load_ps(total)));
       }
     }
   }
+  template <int kDigits>
+  static HWY_INLINE __m512i sumOf(const std::byte* sums, int64_t digit_stride) {
+    const __m512i first = _mm512_loadu_si512(sums);
+    if constexpr (kDigits == 1) return first;
+    return _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, first, 8), _mm512_loadu_si512(sums + digit_stride));
+  }
   static HWY_INLINE void writeLine(const std::byte* line, float* y, bool non_temporal) {
     avx512::writeLine(line, y, non_temporal);
   }
   static HWY_INLINE void finishWrites() { avx512::finishWrites(); }
-  template <DType kType, int kRun>
+  template <DType kType, class Form>
   static void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
-    avx512::packFixed<kType, kRun>(rows, count, inputs, tile);
+    avx512::packFixed<kType, Form>(rows, count, inputs, tile);
   }
   static void scaleColumns(const float* factors, float* y, int64_t count) { avx512::scaleColumns(factors, y, count); }
 };
@@ -93,28 +101,26 @@ PanelKernels withVnni(const PanelKernels* tiles, const PanelKernels* vnni, int v
   return kernels;
 }
 
-// The number of rows up to which VNNI is faster. Measured with 2048 inputs and 11264
-// outputs on two cores, in microseconds by AMX and by VNNI:
+// The number of rows up to which VNNI is faster. Measured with 16-bit inputs, 2048 of them, and 11264 outputs on two
+// cores, in microseconds by AMX and by VNNI:
 //   int8                  1 row 868, 729; 4 rows 838, 739; 6 rows 858, 808; 7 rows 873, 966
 //   int4, groups of 64    1 row 517, 366; 4 rows 556, 404; 5 rows 577, 505; 7 rows 624, 681
 //   int4, groups of 128   1 row 474, 356; 4 rows 490, 409; 5 rows 507, 479; 6 rows 516, 530
 template <DType kType>
 constexpr int kVnniRows = kType == DType::kInt8 ? 6 : 5;
 
-template <DType kType, int kRun>
-const PanelKernels* ofRun() {
-  static const PanelKernels kernels =
-      withVnni(tiles::quantised::kernelsOf<QuantisedTiles, kType, kVnniRows<kType> + 1>(kRun),
-               kType == DType::kInt8 ? int8VnniKernels(kRun) : int4VnniKernels(kRun), kVnniRows<kType>);
-  return &kernels;
-}
 template <DType kType>
-const PanelKernels* kernelsOf(int64_t run) {
-  return run == 32 ? ofRun<kType, 32>() : run == 64 ? ofRun<kType, 64>() : ofRun<kType, 128>();
+const PanelKernels* kernelsOf(const WeightFormat& format) {
+  return withFixedForm(format, [&]<class Form>(Form) {
+    static const PanelKernels kernels =
+        withVnni(tiles::quantised::kernelsOf<QuantisedTiles, kType, kVnniRows<kType> + 1>(format),
+                 kType == DType::kInt8 ? int8VnniKernels(format) : int4VnniKernels(format), kVnniRows<kType>);
+    return &kernels;
+  });
 }
 }  // namespace
 
-const PanelKernels* int8TileKernels(int64_t run) { return kernelsOf<DType::kInt8>(run); }
-const PanelKernels* int4TileKernels(int64_t run) { return kernelsOf<DType::kInt4>(run); }
+const PanelKernels* int8TileKernels(const WeightFormat& format) { return kernelsOf<DType::kInt8>(format); }
+const PanelKernels* int4TileKernels(const WeightFormat& format) { return kernelsOf<DType::kInt4>(format); }
 }  // namespace chorus
 #endif

@@ -17,10 +17,14 @@
 CHORUS_BEGIN_VNNI_CODE
 namespace chorus::vnni {
 
-// Rows of a tile, and panels multiplied at once. They are chosen so that the accumulators of both digits, weights and
+// Rows of a tile, and panels multiplied at once. They are chosen so that the accumulators of all digits, weights and
 // broadcasts fill the registers; at least four accumulators hide the latency of a product.
 inline constexpr int kTileRows = 12;
-constexpr int panelsAtOnce(int rows) { return rows <= 3 ? 4 : rows == 4 ? 3 : rows <= 6 ? 2 : 1; }
+template <int kDigits>
+constexpr int panelsAtOnce(int rows) {
+  if (kDigits == 1) return rows <= 5 ? 4 : rows == 6 ? 3 : 2;
+  return rows <= 3 ? 4 : rows == 4 ? 3 : rows <= 6 ? 2 : 1;
+}
 
 // A format splits the integers of a lane into kProducts operands of four integers each.
 struct Int8Lanes {
@@ -61,16 +65,16 @@ HWY_INLINE __m512i multiplyAdd(__m512i sum, __m512i w, const int8_t* digits) {
   return sum;
 }
 
-// Accumulators of the products of both digits.
-template <int kRows, int kPanels>
+// Accumulators of the products of every digit.
+template <int kDigits, int kRows, int kPanels>
 struct Sums {
-  __m512i high[kRows][kPanels], low[kRows][kPanels];
+  __m512i digit[kDigits][kRows][kPanels];
 };
 
 // Multiplies the inputs of one lane of kPanels panels.
-template <class Lanes, int kRows, int kPanels>
-HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits* x, int64_t input,
-                              Sums<kRows, kPanels>& sums) {
+template <class Lanes, int kDigits, int kRows, int kPanels>
+HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits<kDigits>* x, int64_t input,
+                              Sums<kDigits, kRows, kPanels>& sums) {
   __m512i lanes[kPanels];
 #pragma GCC unroll 4
   for (int p = 0; p < kPanels; ++p) lanes[p] = _mm512_loadu_si512(at + p * stride);
@@ -80,17 +84,17 @@ HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDi
     for (int p = 0; p < kPanels; ++p) w[p] = Lanes::template weights<kProduct>(lanes[p]);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const int8_t *high = x[r].high + input + 4 * kProduct, *low = x[r].low + input + 4 * kProduct;
-      if constexpr (kPanels == 1) {
-        sums.high[r][0] = multiplyAdd(sums.high[r][0], w[0], high);
-        sums.low[r][0] = multiplyAdd(sums.low[r][0], w[0], low);
-      } else {
-        const __m512i high_digits = broadcast(high);
+#pragma GCC unroll 2
+      for (int d = 0; d < kDigits; ++d) {
+        const int8_t* digits = x[r].digit[d] + input + 4 * kProduct;
+        __m512i(&sum)[kPanels] = sums.digit[d][r];
+        if constexpr (kPanels == 1) {
+          sum[0] = multiplyAdd(sum[0], w[0], digits);
+        } else {
+          const __m512i all = broadcast(digits);
 #pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) sums.high[r][p] = multiplyAdd(sums.high[r][p], w[p], high_digits);
-        const __m512i low_digits = broadcast(low);
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) sums.low[r][p] = multiplyAdd(sums.low[r][p], w[p], low_digits);
+          for (int p = 0; p < kPanels; ++p) sum[p] = multiplyAdd(sum[p], w[p], all);
+        }
       }
     }
   };
@@ -99,8 +103,9 @@ HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDi
 }
 
 // Computes kPanels panels from column `col` on.
-template <class Lanes, int kRows, int kPanels>
+template <class Lanes, int kDigits, int kRows, int kPanels>
 HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+  using Digits = FixedDigits<kDigits>;
   constexpr int64_t kInputs = 4 * Lanes::kProducts;
   constexpr int64_t kNear = 2048, kFar = 8192;
   avx512::Accumulators<kRows, kPanels> total;
@@ -137,8 +142,8 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   const int64_t run = std::min(group, kFixedRun);
   const std::byte* scales = at;
   const auto* x = static_cast<const std::byte*>(args.x);
-  for (int64_t i = 0; i < inputs; i += kFixedRun, x += kRows * kFixedBytes) {
-    const auto* digits = reinterpret_cast<const FixedDigits*>(x);
+  for (int64_t i = 0; i < inputs; i += kFixedRun, x += kRows * kFixedBytes<Digits>) {
+    const auto* digits = reinterpret_cast<const Digits*>(x);
     const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
     const int64_t end = std::min(inputs - i, kFixedRun);
     for (int64_t begin = 0, n = 0; begin < end; begin += run, ++n) {
@@ -146,12 +151,12 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
         scales = at;
         at += scale_bytes;
       }
-      Sums<kRows, kPanels> sums;
+      Sums<kDigits, kRows, kPanels> sums;
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         for (int p = 0; p < kPanels; ++p) {
-          sums.high[r][p] = _mm512_setzero_si512();
-          sums.low[r][p] = _mm512_set1_epi32(runs[r].correction[n]);
+          sums.digit[0][r][p] = _mm512_setzero_si512();
+          sums.digit[kDigits - 1][r][p] = _mm512_set1_epi32(runs[r].correction[n]);
         }
       }
       const int64_t run_end = std::min(begin + run, end);
@@ -165,7 +170,10 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
         const __m512 scale = avx512::loadScales(scales + p * stride, args.scale_dtype);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          const __m512i dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, sums.high[r][p], 8), sums.low[r][p]);
+          __m512i dot = sums.digit[kDigits - 1][r][p];
+          if constexpr (kDigits > 1) {
+            dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, sums.digit[0][r][p], 8), dot);
+          }
           const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), _mm512_set1_ps(runs[r].scale[n]));
           total.sum[r][p] = _mm512_fmadd_ps(scale, value, total.sum[r][p]);
         }
@@ -175,47 +183,48 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   total.store(args, col);
 }
 
-template <class Lanes, int kRows>
+template <class Lanes, int kDigits, int kRows>
 void quantisedProduct(const PanelArgs& args) {
-  constexpr int kMost = panelsAtOnce(kRows);
+  constexpr int kMost = panelsAtOnce<kDigits>(kRows);
   auto* next = static_cast<const std::byte*>(args.next);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
     // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
-      quantisedBlock<Lanes, kRows, kMost>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kRows, kMost>(args, col, next);
     } else if (kMost > 2 && now == 2) {
-      quantisedBlock<Lanes, kRows, 2>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kRows, 2>(args, col, next);
     } else {
-      quantisedBlock<Lanes, kRows, 1>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kRows, 1>(args, col, next);
     }
     left -= now;
     col += now * kPanelCols;
   }
 }
 
-template <class Lanes, int kRun, int... kRows>
+template <class Lanes, class Form, int... kRows>
 constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  constexpr int kDigits = Form::kDigits;
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
-  kernels.pack = &avx512::packFixed<Lanes::kType, kRun>;
-  kernels.element_bytes = 2;
+  kernels.pack = &avx512::packFixed<Lanes::kType, Form>;
+  kernels.element_bytes = kDigits;
   kernels.unit_inputs = kFixedRun;
   kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = kRun;
-  ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kRows + 1>), ...);
-  ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce(kRows + 1))), ...);
+  kernels.fixed_run = Form::kRun;
+  ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kDigits, kRows + 1>), ...);
+  ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce<kDigits>(kRows + 1))), ...);
   kernels.scale_columns = &avx512::scaleColumns;
   return kernels;
 }
 
-template <class Lanes, int kRun>
-inline constexpr PanelKernels kKernels = makeKernels<Lanes, kRun>(std::make_integer_sequence<int, kTileRows>());
+template <class Lanes, class Form>
+inline constexpr PanelKernels kKernels = makeKernels<Lanes, Form>(std::make_integer_sequence<int, kTileRows>());
 
 template <class Lanes>
-const PanelKernels* quantisedKernels(int64_t run) {
-  return run == 32 ? &kKernels<Lanes, 32> : run == 64 ? &kKernels<Lanes, 64> : &kKernels<Lanes, 128>;
+const PanelKernels* quantisedKernels(const WeightFormat& format) {
+  return withFixedForm(format, [](auto form) { return &kKernels<Lanes, decltype(form)>; });
 }
 
 }  // namespace chorus::vnni

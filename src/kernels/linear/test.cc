@@ -84,7 +84,7 @@ TEST(PackRowsTest, QuantisedRowsAreIntegersTimesScales) {
   }
 }
 
-// Quantised weights take 16-bit fixed-point inputs only in models of 16-bit types.
+// Quantised weights take fixed-point inputs only in models of 16-bit types.
 TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
   for (const Isa isa : availableIsas()) {
     for (const DType dtype : {DType::kInt8, DType::kInt4}) {
@@ -126,10 +126,9 @@ class LinearTest : public kernel_test::EveryVariant {
   }
   // x rounded as the products take it.
   std::vector<float> asTaken(std::vector<float> x, const PackedWeight& weight) const {
-    const int64_t run = linearInputRun(GetParam().isa, weight.format());
-    if (run == 0) return rounded(std::move(x), inputType(weight));
+    if (linearInputRun(GetParam().isa, weight.format()) == 0) return rounded(std::move(x), inputType(weight));
     for (size_t row = 0; row < x.size(); row += static_cast<size_t>(weight.in)) {
-      const kernel_test::FixedRow fixed(x.data() + row, weight.in, run);
+      const kernel_test::FixedRow fixed(x.data() + row, weight.in, weight.format());
       for (int64_t i = 0; i < weight.in; ++i) x[row + static_cast<size_t>(i)] = fixed.value(i);
     }
     return x;

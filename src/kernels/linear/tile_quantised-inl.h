@@ -10,19 +10,26 @@
 
 namespace chorus::tiles::quantised {
 
-// Two registers of rows times one panel, or one times two. With both digits this makes four accumulators, which hide
-// the latency of a product.
-constexpr int panelsAtOnce(int rows) { return rows <= kRegisterRows ? 2 : 1; }
+// Four accumulators hide the latency of a product. With two digits these are two registers of rows times one panel, or
+// one times two; with one digit, two times two.
+template <int kDigits>
+constexpr int panelsAtOnce(int rows) {
+  return kDigits == 1 || rows <= kRegisterRows ? 2 : 1;
+}
 
-// Numbers of the registers: accumulators by digit (0: high) and by rows or panel, then the rows of a digit, then
-// weights.
-constexpr int sumsAt(int digit, int rows, int panel) { return 2 * digit + rows + panel; }
+// Numbers of the registers: accumulators, by digit (0: the high one) and by rows or panel, or with one digit by rows
+// and panel; then the rows of a digit; then weights.
+template <int kDigits>
+constexpr int sumsAt(int digit, int rows, int panel) {
+  return kDigits == 1 ? 2 * rows + panel : 2 * digit + rows + panel;
+}
 constexpr int rowsAt(int rows) { return 4 + rows; }
 constexpr int weightsAt(int panel) { return 6 + panel; }
 
 // Inputs of one product: as many as a register's row holds, or a run if that is shorter.
 HWY_INLINE constexpr int64_t productInputs(int64_t run) { return std::min<int64_t>(run, 64); }
 
+template <int kDigits>
 constexpr Palette paletteOf(int rows, int64_t inputs) {
   Palette palette;
   const auto take = [&palette](int tile, int64_t num_rows, int64_t bytes) {
@@ -32,8 +39,8 @@ constexpr Palette paletteOf(int rows, int64_t inputs) {
   for (int i = 0; i < 2; ++i) {
     const bool second_rows = i > 0 && rows > kRegisterRows;
     const int count = second_rows ? rows - kRegisterRows : std::min(rows, kRegisterRows);
-    take(sumsAt(0, i, 0), count, kRowBytes);
-    take(sumsAt(1, i, 0), count, kRowBytes);
+    take(sumsAt<kDigits>(0, i, 0), count, kRowBytes);
+    take(kDigits == 1 ? sumsAt<kDigits>(0, i, 1) : sumsAt<kDigits>(1, i, 0), count, kRowBytes);
     take(rowsAt(i), count, inputs);
     take(weightsAt(i), inputs / 4, kRowBytes);
   }
@@ -41,12 +48,13 @@ constexpr Palette paletteOf(int rows, int64_t inputs) {
 }
 
 // Computes kPanels panels from column `col` on.
-template <class Unit, DType kType, int kRows, int kPanels>
+template <class Unit, DType kType, int kDigits, int kRows, int kPanels>
 struct Block {
+  using Digits = FixedDigits<kDigits>;
   static constexpr int kRegisters = registersOf(kRows);
   static constexpr int rowsOf(int i) { return std::min(kRegisterRows, kRows - i * kRegisterRows); }
   static constexpr int64_t kLaneInputs = kType == DType::kInt4 ? 8 : 4;
-  static_assert(kRegisters * kPanels <= 2);
+  static_assert(kDigits * kRegisters * kPanels <= 4);
 
   const PanelArgs& args;
   int64_t col;
@@ -96,27 +104,39 @@ struct Block {
     if (empty > 0) std::memset(buffer.bytes + filled, 0, static_cast<size_t>(empty));
     Unit::template load<weightsAt(kPanel)>(&buffer, kRowBytes);
   }
+  // Calls call<register of rows, panel>() for every accumulator of a digit.
+  template <class Call>
+  static HWY_INLINE void forEachSum(const Call& call) {
+    call.template operator()<0, 0>();
+    if constexpr (kPanels > 1) call.template operator()<0, 1>();
+    if constexpr (kRegisters > 1) call.template operator()<1, 0>();
+    if constexpr (kRegisters > 1 && kPanels > 1) call.template operator()<1, 1>();
+  }
   template <int kDigit>
-  HWY_INLINE void multiplyDigit(const FixedDigits* digits, int64_t input) const {
-    const auto at = [&](int first) { return kDigit == 0 ? digits[first].high + input : digits[first].low + input; };
-    Unit::template load<rowsAt(0)>(at(0), sizeof(FixedDigits));
-    Unit::template multiplyInt8<sumsAt(kDigit, 0, 0), rowsAt(0), weightsAt(0)>();
-    if constexpr (kPanels > 1) Unit::template multiplyInt8<sumsAt(kDigit, 0, 1), rowsAt(0), weightsAt(1)>();
+  HWY_INLINE void multiplyDigit(const Digits* digits, int64_t input) const {
+    Unit::template load<rowsAt(0)>(digits[0].digit[kDigit] + input, sizeof(Digits));
     if constexpr (kRegisters > 1) {
-      Unit::template load<rowsAt(1)>(at(kRegisterRows), sizeof(FixedDigits));
-      Unit::template multiplyInt8<sumsAt(kDigit, 1, 0), rowsAt(1), weightsAt(0)>();
+      Unit::template load<rowsAt(1)>(digits[kRegisterRows].digit[kDigit] + input, sizeof(Digits));
     }
+    forEachSum([]<int kReg, int kPanel>() __attribute__((always_inline)) {
+      Unit::template multiplyInt8<sumsAt<kDigits>(kDigit, kReg, kPanel), rowsAt(kReg), weightsAt(kPanel)>();
+    });
+  }
+  template <int kDigit>
+  static HWY_INLINE void zeroDigit() {
+    forEachSum([]<int kReg, int kPanel>()
+                   __attribute__((always_inline)) { Unit::template zero<sumsAt<kDigits>(kDigit, kReg, kPanel)>(); });
   }
   // Adds one run's sums, times their scales, to the totals.
   template <int kReg, int kPanel>
   HWY_INLINE void add(const std::byte* scales, const FixedRuns* runs, int64_t run, Totals& totals) const {
-    Buffer high, low;
-    Unit::template store<sumsAt(0, kReg, kPanel)>(&high, kRowBytes);
-    Unit::template store<sumsAt(1, kReg, kPanel)>(&low, kRowBytes);
+    Buffer sums[kDigits];
+    Unit::template store<sumsAt<kDigits>(0, kReg, kPanel)>(&sums[0], kRowBytes);
+    if constexpr (kDigits > 1) Unit::template store<sumsAt<kDigits>(1, kReg, kPanel)>(&sums[1], kRowBytes);
     for (int r = 0; r < rowsOf(kReg); ++r) {
       const int row = kReg * kRegisterRows + r;
-      Unit::addRun(high.row(r), low.row(r), runs[row].correction[run], runs[row].scale[run],
-                   scales + kPanel * args.panel_stride, args.scale_dtype, totals.panel[kPanel][row]);
+      Unit::template addRun<kDigits>(sums[0].row(r), sizeof(Buffer), runs[row].correction[run], runs[row].scale[run],
+                                     scales + kPanel * args.panel_stride, args.scale_dtype, totals.panel[kPanel][row]);
     }
   }
 
@@ -133,8 +153,8 @@ struct Block {
     Buffer buffer;
     const std::byte *at = panels, *scales = panels;
     const auto* x = static_cast<const std::byte*>(args.x);
-    for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes) {
-      const auto* digits = reinterpret_cast<const FixedDigits*>(x);
+    for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes<Digits>) {
+      const auto* digits = reinterpret_cast<const Digits*>(x);
       const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
       const int64_t last = std::min(args.inputs - i, kFixedRun);
       for (int64_t first = 0, n = 0; first < last; first += fixed_run, ++n) {
@@ -142,12 +162,8 @@ struct Block {
           scales = at;
           at += scale_bytes;
         }
-        Unit::template zero<sumsAt(0, 0, 0)>();
-        Unit::template zero<sumsAt(1, 0, 0)>();
-        if constexpr (kRegisters * kPanels > 1) {
-          Unit::template zero<sumsAt(0, 0, 1)>();
-          Unit::template zero<sumsAt(1, 0, 1)>();
-        }
+        zeroDigit<0>();
+        if constexpr (kDigits > 1) zeroDigit<1>();
         const int64_t run_end = std::min(first + fixed_run, last);
         for (int64_t input = first; input < run_end; input += step) {
           const int64_t lanes = (std::min(step, run_end - input) + kLaneInputs - 1) / kLaneInputs;
@@ -162,22 +178,21 @@ struct Block {
           loadWeights<0>(at, step, run_end - input, buffer);
           if constexpr (kPanels > 1) loadWeights<1>(at + stride, step, run_end - input, buffer);
           multiplyDigit<0>(digits, input);
-          multiplyDigit<1>(digits, input);
+          if constexpr (kDigits > 1) multiplyDigit<1>(digits, input);
           at += lanes * kRowBytes;
         }
-        add<0, 0>(scales, runs, n, totals);
-        if constexpr (kPanels > 1) add<0, 1>(scales, runs, n, totals);
-        if constexpr (kRegisters > 1) add<1, 0>(scales, runs, n, totals);
+        forEachSum([&]<int kReg, int kPanel>()
+                       __attribute__((always_inline)) { add<kReg, kPanel>(scales, runs, n, totals); });
       }
     }
     store(totals);
   }
 };
 
-template <class Unit, DType kType, int kRows>
+template <class Unit, DType kType, int kDigits, int kRows>
 void panelProduct(const PanelArgs& args) {
-  constexpr int kMost = panelsAtOnce(kRows);
-  static constexpr Palette whole = paletteOf(kRows, 64), half = paletteOf(kRows, 32);
+  constexpr int kMost = panelsAtOnce<kDigits>(kRows);
+  static constexpr Palette whole = paletteOf<kDigits>(kRows, 64), half = paletteOf<kDigits>(kRows, 32);
   Unit::configure(args.tiles, args.group < 64 ? &half : &whole);
   auto* next = static_cast<const std::byte*>(args.next);
   auto* panels = static_cast<const std::byte*>(args.panels);
@@ -185,9 +200,9 @@ void panelProduct(const PanelArgs& args) {
   for (int64_t col = 0; left > 0;) {
     const int64_t now = std::min<int64_t>(left, kMost);
     if (now == kMost) {
-      Block<Unit, kType, kRows, kMost>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kRows, kMost>{args, col, panels}.run(next);
     } else {
-      Block<Unit, kType, kRows, 1>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kRows, 1>{args, col, panels}.run(next);
     }
     left -= now;
     col += now * kPanelCols;

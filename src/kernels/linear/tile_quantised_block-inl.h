@@ -5,7 +5,7 @@
 //   section: a range of inputs for which the packed rows of the block stay in L2
 //     pair of panels
 //       chunk: a range of inputs for which the pair's weights are unpacked into L1, as signed bytes
-//         tile of 16 rows
+//         tile of 16 rows, or of 32 if inputs have one digit
 //           run of inputs that share a scale
 // The weights are signed here, so the sums of a run need no correction (FixedRuns::correction). The float operations
 // on these sums are placed between the products of the next run, so that the processor computes both at the same time.
@@ -18,24 +18,25 @@
 namespace chorus::tiles::quantised {
 
 inline constexpr int64_t kMostChunkInputs = 512;
-// Maximum inputs of a chunk of a block with this number of tiles. With few tiles, unpacking takes a larger share of
-// the time, and shorter chunks are faster because they leave more of L1 to other data.
-constexpr int64_t chunkInputs(int tiles) { return tiles <= 4 ? kMostChunkInputs / 2 : kMostChunkInputs; }
+// Maximum inputs of a chunk of a block with this number of rows. With few rows, unpacking takes a larger share of the
+// time, and shorter chunks are faster because they leave more of L1 to other data.
+constexpr int64_t chunkInputs(int rows) { return rows <= 4 * kRegisterRows ? kMostChunkInputs / 2 : kMostChunkInputs; }
 
-template <class Unit, DType kType, int kRun>
+// The two registers of rows hold the two digits of 16 rows, or the only digit of 32 rows.
+template <class Unit, DType kType, class Form>
 class BlockProduct {
  public:
   HWY_INLINE explicit BlockProduct(const BlockArgs& args)
       : args_(args),
-        tiles_((args.rows + kRegisterRows - 1) / kRegisterRows),
+        tiles_((args.rows + kTileOfBlock - 1) / kTileOfBlock),
         units_(args.inputs / kFixedRun),
-        chunks_((args.inputs + chunkInputs(tiles_) - 1) / chunkInputs(tiles_)),
+        chunks_((args.inputs + chunkInputs(args.rows) - 1) / chunkInputs(args.rows)),
         sections_(sectionsOf(args.inputs)),
         scale_bytes_(kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype))) {}
 
   HWY_INLINE void run() {
     const int64_t pairs = (args_.cols + 2 * kPanelCols - 1) / (2 * kPanelCols);
-    loadRows(rows(0, 0).digits);
+    loadRows(rows(0, 0));
     for (int64_t section = 0; section < sections_; ++section) {
       for (int64_t pair = 0; pair < pairs; ++pair) {
         PairPrefetch ahead = prefetchAfter(section, pair, pairs);
@@ -57,11 +58,14 @@ class BlockProduct {
   }
 
  private:
+  using Digits = FixedDigits<Form::kDigits>;
+  static constexpr int kDigits = Form::kDigits, kRun = Form::kRun;
+  static constexpr int kTileOfBlock = 2 * kRegisterRows / kDigits;  // rows
   static constexpr int64_t kLaneInputs = kType == DType::kInt4 ? 8 : 4;
   static constexpr int64_t kStep = productInputs(kRun);
   static constexpr int kSteps = kRun / kStep;
   static constexpr int64_t kStepBytes = kStep / 4 * kRowBytes;  // of one panel
-  static constexpr int64_t kTotals = kRegisterRows * 2 * kPanelCols;
+  static constexpr int64_t kTotals = kTileOfBlock * 2 * kPanelCols;
   static constexpr int64_t kScales = 2 * kPanelCols;  // of two panels
   static constexpr int64_t kUnitRuns = kFixedRun / kRun;
 
@@ -135,23 +139,39 @@ class BlockProduct {
     }
   }
 
-  // The packed rows of a tile of 16 rows at the start of a chunk.
+  // Where the two registers of rows are loaded from. A row's digits are sizeof(Digits) bytes after those of the row
+  // before it.
   struct Rows {
-    const int8_t* digits;  // of the first row
-    int64_t stride;        // bytes from kFixedRun inputs to the next
-    // The FixedRuns of the tile's first row. They follow the digits of all rows of the packed tile.
-    const FixedRuns* runs(int tile) const {
-      const int64_t before = tile % 2 * kRegisterRows, rows = stride / kFixedBytes;
-      const auto* unit = digits - before * static_cast<int64_t>(sizeof(FixedDigits));
-      return reinterpret_cast<const FixedRuns*>(unit + rows * static_cast<int64_t>(sizeof(FixedDigits))) + before;
-    }
+    const int8_t* first;
+    int64_t second;  // offset of the second register's rows
+    HWY_INLINE Rows at(int64_t bytes) const { return {first + bytes, second}; }
   };
+  // The packed tile that a tile is a part of: rows that are packed together. Every kFixedRun inputs of it are the
+  // digits of its rows, and then their FixedRuns.
+  struct PackedTile {
+    const int8_t* data;
+    int64_t rows;    // kBlockTileRows; kBlockPadding in the last one if it has no more rows
+    int64_t before;  // its rows before those of the tile
+    int64_t stride() const { return rows * kFixedBytes<Digits>; }  // bytes of kFixedRun inputs
+  };
+  PackedTile packedTile(int tile) const {
+    const int first = tile * kTileOfBlock, packed = first / kBlockTileRows,
+              in_packed = args_.rows - packed * kBlockTileRows;
+    return {static_cast<const int8_t*>(args_.x) + packed * args_.tile_stride,
+            in_packed > kBlockPadding ? kBlockTileRows : kBlockPadding, first % kBlockTileRows};
+  }
+  // The rows of a tile at the start of a chunk, and their FixedRuns.
   Rows rows(int tile, int64_t chunk) const {
-    // A packed tile has kBlockTileRows rows; the last one may have only half as many.
-    const int packed = tile / 2;
-    const int64_t stride = (2 * packed + 1 < tiles_ ? kBlockTileRows : kBlockPadding) * kFixedBytes;
-    const auto* x = static_cast<const int8_t*>(args_.x) + packed * args_.tile_stride + begin(chunk) * stride;
-    return {x + tile % 2 * kRegisterRows * static_cast<int64_t>(sizeof(FixedDigits)), stride};
+    const PackedTile packed = packedTile(tile);
+    const auto* digits = reinterpret_cast<const Digits*>(packed.data + begin(chunk) * packed.stride()) + packed.before;
+    // Without rows for the second register, it takes the first's, and its sums are not used.
+    const auto* second = kDigits > 1 ? digits->digit[kDigits - 1] : digits[packed.rows - kRegisterRows].digit[0];
+    return {digits->digit[0], second - digits->digit[0]};
+  }
+  const FixedRuns* runs(int tile, int64_t chunk) const {
+    const PackedTile packed = packedTile(tile);
+    const auto* unit = reinterpret_cast<const Digits*>(packed.data + begin(chunk) * packed.stride());
+    return reinterpret_cast<const FixedRuns*>(unit + packed.rows) + packed.before;
   }
 
   // Multiplies all tiles by one chunk. next: the chunk that is multiplied after it.
@@ -161,26 +181,28 @@ class BlockProduct {
     const int64_t units = begin(chunk + 1) - begin(chunk);
     const bool last = chunk + 1 == chunks_;
     for (int tile = 0; tile < tiles_; ++tile, totals += kTotals) {
-      const Rows now = rows(tile, chunk);
-      const int8_t* next_tile = tile + 1 < tiles_ ? rows(tile + 1, chunk).digits : rows(0, next).digits;
-      const int8_t* digits = now.digits;
-      const auto* runs = reinterpret_cast<const std::byte*>(now.runs(tile));
+      const int64_t stride = packedTile(tile).stride();
+      const int rows_of_tile = std::min(kTileOfBlock, static_cast<int>(packedTile(tile).rows));
+      const Rows next_tile = tile + 1 < tiles_ ? rows(tile + 1, chunk) : rows(0, next);
+      Rows now = rows(tile, chunk);
+      const auto* of_rows = reinterpret_cast<const std::byte*>(runs(tile, chunk));
       const std::byte* w = chunk_.weights;
       const float* scales = chunk_.scales[parity_];
-      for (int64_t unit = 0; unit < units; ++unit, digits += now.stride, runs += now.stride) {
-        const int8_t* next_unit = unit + 1 < units ? digits + now.stride : next_tile;
+      for (int64_t unit = 0; unit < units; ++unit, now = now.at(stride), of_rows += stride) {
+        const Rows next_unit = unit + 1 < units ? now.at(stride) : next_tile;
 #pragma GCC unroll 4
         for (int n = 0; n < kUnitRuns; ++n, scales += kScales) {
           ahead.portion();
-          multiplyRun(digits + n * kRun, n + 1 < kUnitRuns ? digits + (n + 1) * kRun : next_unit, w);
+          multiplyRun(now.at(n * kRun), n + 1 < kUnitRuns ? now.at((n + 1) * kRun) : next_unit, w);
           w += kSteps * 2 * kStepBytes;
           storeSums(sums_[flip_].bytes);
           pending_ = {totals,
-                      reinterpret_cast<const FixedRuns*>(runs)->scale + n,
+                      reinterpret_cast<const FixedRuns*>(of_rows)->scale + n,
                       scales,
                       sums_[flip_].bytes,
                       static_cast<int>(pair),
                       tile,
+                      rows_of_tile,
                       chunk == 0 && unit == 0 && n == 0,
                       last && unit + 1 == units && n + 1 == kUnitRuns};
           flip_ ^= 1;
@@ -189,46 +211,49 @@ class BlockProduct {
     }
   }
 
-  template <int kDigit>
+  // The accumulators of a register of rows and a panel.
+  static constexpr int sumsOf(int rows, int panel) { return 2 * rows + panel; }
+
+  template <int kRows>
   static HWY_INLINE void zeroSums() {
-    Unit::template zero<sumsAt(kDigit, 0, 0)>();
-    Unit::template zero<sumsAt(kDigit, 0, 1)>();
+    Unit::template zero<sumsOf(kRows, 0)>();
+    Unit::template zero<sumsOf(kRows, 1)>();
   }
-  // Loads both digits of the rows of a product.
-  static HWY_INLINE void loadRows(const int8_t* digits) {
-    Unit::template loadOnce<rowsAt(0)>(digits, sizeof(FixedDigits));
-    Unit::template loadOnce<rowsAt(1)>(digits + sizeof(FixedDigits::high), sizeof(FixedDigits));
+  // Loads both registers of rows.
+  static HWY_INLINE void loadRows(const Rows& rows) {
+    Unit::template loadOnce<rowsAt(0)>(rows.first, sizeof(Digits));
+    Unit::template loadOnce<rowsAt(1)>(rows.first + rows.second, sizeof(Digits));
   }
-  // Multiplies a run, and finishes the pending run between the products. The rows' digits of the run's first step are
-  // in the registers already. Those of the next run, at `next`, are loaded here, because the stores of storeSums would
-  // delay loads that come after them.
-  HWY_INLINE void multiplyRun(const int8_t* digits, const int8_t* next, const std::byte* w) {
+  // Multiplies a run, and finishes the pending run between the products. The rows of the run's first step are in the
+  // registers already. Those of the next run are loaded here, because the stores of storeSums would delay loads that
+  // come after them.
+  HWY_INLINE void multiplyRun(const Rows& rows, const Rows& next, const std::byte* w) {
     zeroSums<0>();
     zeroSums<1>();
-    multiplyStep<0>(kSteps > 1 ? digits + kStep : next, w);
+    multiplyStep<0>(kSteps > 1 ? rows.at(kStep) : next, w);
     if constexpr (kSteps > 1) multiplyStep<1>(next, w + 2 * kStepBytes);
     if (pending_.last) write();
   }
-  // following: the digits to load for the next step.
+  // following: the rows to load for the next step.
   template <int kIndex>
-  HWY_INLINE void multiplyStep(const int8_t* following, const std::byte* w) {
+  HWY_INLINE void multiplyStep(const Rows& following, const std::byte* w) {
     Unit::template load<weightsAt(0)>(w, kRowBytes);
-    Unit::template multiplySigned<sumsAt(0, 0, 0), rowsAt(0), weightsAt(0)>();
+    Unit::template multiplySigned<sumsOf(0, 0), rowsAt(0), weightsAt(0)>();
     Unit::template load<weightsAt(1)>(w + kStepBytes, kRowBytes);
-    Unit::template multiplySigned<sumsAt(0, 0, 1), rowsAt(0), weightsAt(1)>();
-    Unit::template loadOnce<rowsAt(0)>(following, sizeof(FixedDigits));
+    Unit::template multiplySigned<sumsOf(0, 1), rowsAt(0), weightsAt(1)>();
+    Unit::template loadOnce<rowsAt(0)>(following.first, sizeof(Digits));
     finish<2 * kIndex>();
-    Unit::template multiplySigned<sumsAt(1, 0, 0), rowsAt(1), weightsAt(0)>();
-    Unit::template multiplySigned<sumsAt(1, 0, 1), rowsAt(1), weightsAt(1)>();
-    Unit::template loadOnce<rowsAt(1)>(following + sizeof(FixedDigits::high), sizeof(FixedDigits));
+    Unit::template multiplySigned<sumsOf(1, 0), rowsAt(1), weightsAt(0)>();
+    Unit::template multiplySigned<sumsOf(1, 1), rowsAt(1), weightsAt(1)>();
+    Unit::template loadOnce<rowsAt(1)>(following.first + following.second, sizeof(Digits));
     finish<2 * kIndex + 1>();
   }
   static HWY_INLINE void storeSums(std::byte* to) {
     constexpr int64_t kBytes = kRegisterRows * kRowBytes;
-    Unit::template store<sumsAt(0, 0, 0)>(to, kRowBytes);
-    Unit::template store<sumsAt(0, 0, 1)>(to + kBytes, kRowBytes);
-    Unit::template store<sumsAt(1, 0, 0)>(to + 2 * kBytes, kRowBytes);
-    Unit::template store<sumsAt(1, 0, 1)>(to + 3 * kBytes, kRowBytes);
+    Unit::template store<sumsOf(0, 0)>(to, kRowBytes);
+    Unit::template store<sumsOf(0, 1)>(to + kBytes, kRowBytes);
+    Unit::template store<sumsOf(1, 0)>(to + 2 * kBytes, kRowBytes);
+    Unit::template store<sumsOf(1, 1)>(to + 3 * kBytes, kRowBytes);
   }
 
   // A run whose products are done but whose sums are not yet added to the totals.
@@ -238,24 +263,25 @@ class BlockProduct {
     const float* weights = nullptr;  // scales of the two panels
     const std::byte* sums = nullptr;
     int pair = 0, tile = 0;
+    int rows = 0;                      // those that have totals
     bool first = false, last = false;  // whether it is the first or the last run of the totals
   };
   // Adds the sums of the pending run to the totals of kRows rows. The calls for all kIndex from 0 to 2 * kSteps - 1
   // finish the run.
   template <int kIndex>
   HWY_INLINE void finish() {
-    constexpr int kRows = kRegisterRows / (2 * kSteps);
-    if (pending_.totals == nullptr) return;
-    Unit::template addRuns<kIndex * kRows, (kIndex + 1) * kRows>(pending_.sums, pending_.scales, pending_.weights,
-                                                                 pending_.first, pending_.totals);
+    constexpr int kRows = kTileOfBlock / (2 * kSteps);
+    if (pending_.totals == nullptr || kIndex * kRows >= pending_.rows) return;
+    Unit::template addRuns<kDigits, kIndex * kRows, (kIndex + 1) * kRows>(
+        pending_.sums, pending_.scales, pending_.weights, pending_.first, pending_.totals);
   }
   // Writes finished totals to y.
   HWY_INLINE void write() const {
     const int64_t col = int64_t{pending_.pair} * 2 * kPanelCols;
     const int64_t cols = std::min<int64_t>(2 * kPanelCols, args_.cols - col);
-    const int count = std::min(kRegisterRows, args_.rows - pending_.tile * kRegisterRows);
+    const int count = std::min(kTileOfBlock, args_.rows - pending_.tile * kTileOfBlock);
     for (int r = 0; r < count; ++r) {
-      float* y = args_.y[pending_.tile * kRegisterRows + r] + col;
+      float* y = args_.y[pending_.tile * kTileOfBlock + r] + col;
       const float* total = pending_.totals + r * 2 * kPanelCols;
       if (cols < 2 * kPanelCols) {
         std::copy(total, total + cols, y);
@@ -278,11 +304,11 @@ class BlockProduct {
   } sums_[2];
 };
 
-template <class Unit, DType kType, int kRun>
+template <class Unit, DType kType, class Form>
 void blockProduct(const BlockArgs& args) {
-  static constexpr Palette palette = paletteOf(kRegisterRows, productInputs(kRun));
+  static constexpr Palette palette = paletteOf<Form::kDigits>(2 * kRegisterRows, productInputs(Form::kRun));
   Unit::configure(args.tiles, &palette);
-  BlockProduct<Unit, kType, kRun>(args).run();
+  BlockProduct<Unit, kType, Form>(args).run();
   Unit::finishWrites();
 }
 
@@ -293,41 +319,40 @@ size_t blockScratch(int tiles, int64_t inputs, int64_t panels) {
   return static_cast<size_t>((sectionsOf(inputs) > 1 ? (panels + 1) / 2 : 1) * tiles * bytes);
 }
 
-// PanelKernels::block_rows. Measured with 2048 inputs and 11264 outputs on two cores, in milliseconds by `run` and by
-// `block`:
+// PanelKernels::block_rows. Measured with 16-bit inputs, 2048 of them, and 11264 outputs on two cores, in milliseconds
+// by `run` and by `block`:
 //   int8    20 rows 1.43, 1.37; 32 rows 1.66, 1.43
 //   int4    24 rows 1.02, 0.99; 32 rows 1.21, 1.01
 constexpr int blockRows(DType dtype) { return dtype == DType::kInt4 ? 24 : 20; }
 
-template <class Unit, DType kType, int kRun, int kFirst, int... kRows>
+template <class Unit, DType kType, class Form, int kFirst, int... kRows>
 constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
+  constexpr int kDigits = Form::kDigits;
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
-  kernels.pack = &Unit::template packFixed<kType, kRun>;
-  kernels.element_bytes = 2;
+  kernels.pack = &Unit::template packFixed<kType, Form>;
+  kernels.element_bytes = kDigits;
   kernels.unit_inputs = kFixedRun;
   kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = kRun;
-  ((kernels.run[kFirst + kRows] = &panelProduct<Unit, kType, kFirst + kRows>), ...);
-  ((kernels.passes[kFirst + kRows] = kPanelsInTurn / panelsAtOnce(kFirst + kRows)), ...);
+  kernels.fixed_run = Form::kRun;
+  ((kernels.run[kFirst + kRows] = &panelProduct<Unit, kType, kDigits, kFirst + kRows>), ...);
+  ((kernels.passes[kFirst + kRows] = kPanelsInTurn / panelsAtOnce<kDigits>(kFirst + kRows)), ...);
   kernels.scale_columns = &Unit::scaleColumns;
-  kernels.block = &blockProduct<Unit, kType, kRun>;
+  kernels.block = &blockProduct<Unit, kType, Form>;
   kernels.block_inputs = kFixedRun;
   kernels.block_rows = blockRows(kType);
   kernels.block_scratch = &blockScratch<Unit>;
   return kernels;
 }
 
-template <class Unit, DType kType, int kRun, int kFirst>
+template <class Unit, DType kType, class Form, int kFirst>
 inline constexpr PanelKernels kKernels =
-    makeKernels<Unit, kType, kRun, kFirst>(std::make_integer_sequence<int, kTileRows + 1 - kFirst>());
+    makeKernels<Unit, kType, Form, kFirst>(std::make_integer_sequence<int, kTileRows + 1 - kFirst>());
 
-// The kernels for runs of `run` inputs. kFirst: the number of rows of the smallest tile that they multiply.
+// The kernels of a format. kFirst: the number of rows of the smallest tile that they multiply.
 template <class Unit, DType kType, int kFirst = 1>
-const PanelKernels* kernelsOf(int64_t run) {
-  return run == 32   ? &kKernels<Unit, kType, 32, kFirst>
-         : run == 64 ? &kKernels<Unit, kType, 64, kFirst>
-                     : &kKernels<Unit, kType, 128, kFirst>;
+const PanelKernels* kernelsOf(const WeightFormat& format) {
+  return withFixedForm(format, [](auto form) { return &kKernels<Unit, kType, decltype(form), kFirst>; });
 }
 
 }  // namespace chorus::tiles::quantised

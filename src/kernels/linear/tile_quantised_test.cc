@@ -71,7 +71,7 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
   static void loadScales(const std::byte* scales, DType dtype, float* to) {
     for (size_t c = 0; c < kPanelCols; ++c) to[c] = loadAsFloat(scales, dtype, c);
   }
-  template <int kBegin, int kEnd>
+  template <int kDigits, int kBegin, int kEnd>
   static void addRuns(const std::byte* sums, const float* row_scales, const float* weight_scales, bool first,
                       float* totals) {
     constexpr int64_t kBytes = tiles::kRegisterRows * tiles::kRowBytes;
@@ -79,40 +79,47 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
       for (int64_t p = 0; p < 2; ++p) {
         float* total = totals + (2 * r + p) * kPanelCols;
         if (first) std::fill(total, total + kPanelCols, 0.0f);
-        const std::byte* high = sums + p * kBytes + r * tiles::kRowBytes;
-        addRun(high, high + 2 * kBytes, 0, row_scales[r * static_cast<int64_t>(sizeof(FixedRuns) / sizeof(float))],
-               reinterpret_cast<const std::byte*>(weight_scales + p * kPanelCols), DType::kFloat32, total);
+        const std::byte* of_row = sums + r / 16 * 2 * kBytes + p * kBytes + r % 16 * tiles::kRowBytes;
+        addRun<kDigits>(of_row, 2 * kBytes, 0, row_scales[r * static_cast<int64_t>(sizeof(FixedRuns) / sizeof(float))],
+                        reinterpret_cast<const std::byte*>(weight_scales + p * kPanelCols), DType::kFloat32, total);
       }
     }
   }
-  static void addRun(const std::byte* high, const std::byte* low, int32_t correction, float scale,
+  template <int kDigits>
+  static void addRun(const std::byte* sums, int64_t digit_stride, int32_t correction, float scale,
                      const std::byte* weight_scales, DType scale_dtype, float* total) {
     for (size_t c = 0; c < kPanelCols; ++c) {
-      int32_t h, l;
-      std::memcpy(&h, high + 4 * c, sizeof h);
-      std::memcpy(&l, low + 4 * c, sizeof l);
-      const auto value = static_cast<float>(int64_t{h} * 256 + l + correction) * scale;
+      int64_t sum = 0;
+      for (int d = 0; d < kDigits; ++d) {
+        int32_t digit;
+        std::memcpy(&digit, sums + d * digit_stride + 4 * c, sizeof digit);
+        sum = sum * 256 + digit;
+      }
+      const auto value = static_cast<float>(sum + correction) * scale;
       total[c] = std::fma(loadAsFloat(weight_scales, scale_dtype, c), value, total[c]);
     }
   }
-  template <DType kType, int kRun>
+  template <DType kType, class Form>
   static void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
+    using Digits = FixedDigits<Form::kDigits>;
+    const WeightFormat format(kType, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
     auto* dst = static_cast<std::byte*>(tile);
-    for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes) {
-      auto* digits = reinterpret_cast<FixedDigits*>(dst);
+    for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes<Digits>) {
+      auto* digits = reinterpret_cast<Digits*>(dst);
       auto* runs = reinterpret_cast<FixedRuns*>(digits + count);
-      std::memset(dst, 0, static_cast<size_t>(count * kFixedBytes));
+      std::memset(dst, 0, static_cast<size_t>(count * kFixedBytes<Digits>));
       for (int r = 0; r < count; ++r) {
         const int64_t some = std::min(kFixedRun, inputs - i);
-        const FixedRow row(rows[r] + i, some, kRun);
+        const FixedRow row(rows[r] + i, some, format);
         for (int64_t input = 0; input < some; ++input) {
           const int fixed = row.fixed[static_cast<size_t>(input)];
-          const int64_t n = input / kRun;
+          const int64_t n = input / Form::kRun;
           // The position of this input among its eight int4 inputs.
           const auto* place = std::find(kFixedOrder, kFixedOrder + 8, input % 8);
           const int64_t at = kType == DType::kInt4 ? input / 8 * 8 + (place - kFixedOrder) : input;
-          digits[r].low[at] = static_cast<int8_t>(fixed & 255);
-          digits[r].high[at] = static_cast<int8_t>((fixed - digits[r].low[at]) / 256);
+          const auto low = static_cast<int8_t>(fixed & 255);
+          digits[r].digit[Form::kDigits - 1][at] = low;
+          if (Form::kDigits > 1) digits[r].digit[0][at] = static_cast<int8_t>((fixed - low) / 256);
           runs[r].scale[n] = row.scale[static_cast<size_t>(n)];
           runs[r].correction[n] -= fixedBias(kType) * fixed;
         }
@@ -123,8 +130,8 @@ struct EmulatedQuantised : tiles::EmulatedTiles {
 
 const PanelKernels& emulated(const WeightFormat& format) {
   namespace quantised = tiles::quantised;
-  return format.dtype == DType::kInt8 ? *quantised::kernelsOf<EmulatedQuantised, DType::kInt8>(fixedRun(format))
-                                      : *quantised::kernelsOf<EmulatedQuantised, DType::kInt4>(fixedRun(format));
+  return format.dtype == DType::kInt8 ? *quantised::kernelsOf<EmulatedQuantised, DType::kInt8>(format)
+                                      : *quantised::kernelsOf<EmulatedQuantised, DType::kInt4>(format);
 }
 
 // x [rows, in] times packed integers [out, in]. The plain integers are read back from the packed form, which the tests
@@ -196,7 +203,7 @@ void expectPlainIntegers(const Problem& p, Values& values, bool accumulate, int6
     kernels.run[p.rows](args);
   }
   for (int r = 0; r < p.rows; ++r) {
-    const FixedRow fixed(rows[static_cast<size_t>(r)], p.in, fixedRun(p.format));
+    const FixedRow fixed(rows[static_cast<size_t>(r)], p.in, p.format);
     for (int64_t o = 0; o < p.out + kAround; ++o) {
       const auto at = static_cast<size_t>(r * (p.out + kAround) + o);
       float expected = before[at];
@@ -316,9 +323,10 @@ TEST_P(TileQuantisedTest, BlocksOfSeveralSectionsHaveTheBitsOfTiles) {
 #if defined(__x86_64__)
 // The processor's kernels are the same templates, or those of VNNI.
 TEST_P(TileQuantisedTest, TheProcessorsKernelsAreOfTheSameShape) {
-  const int64_t run = fixedRun(GetParam());
-  const PanelKernels& processor = GetParam().dtype == DType::kInt8 ? *int8TileKernels(run) : *int4TileKernels(run);
-  const PanelKernels& vnni = GetParam().dtype == DType::kInt8 ? *int8VnniKernels(run) : *int4VnniKernels(run);
+  const WeightFormat& format = GetParam();
+  const bool int8 = format.dtype == DType::kInt8;
+  const PanelKernels& processor = int8 ? *int8TileKernels(format) : *int4TileKernels(format);
+  const PanelKernels& vnni = int8 ? *int8VnniKernels(format) : *int4VnniKernels(format);
   const PanelKernels& ours = emulated(GetParam());
   EXPECT_EQ(processor.max_rows, ours.max_rows);
   EXPECT_EQ(processor.fixed_run, ours.fixed_run);
@@ -334,15 +342,17 @@ TEST_P(TileQuantisedTest, TheProcessorsKernelsAreOfTheSameShape) {
 std::vector<WeightFormat> formats() {
   std::vector<WeightFormat> all;
   for (const DType dtype : {DType::kInt8, DType::kInt4}) {
-    for (const int64_t group : {0, 32, 64, 128}) {
-      all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16});
+    for (const int32_t bits : {16, 8}) {
+      for (const int64_t group : {0, 32, 64, 128}) {
+        all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16, bits});
+      }
+      all.push_back({dtype, 256, DType::kFloat32, bits});
     }
-    all.push_back({dtype, 256, DType::kFloat32});
   }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Formats, TileQuantisedTest, testing::ValuesIn(formats()), [](const auto& info) {
-  return fmt::format("{}_{}", dtypeName(info.param.dtype), info.param.group);
+  return fmt::format("{}_{}_a{}", dtypeName(info.param.dtype), info.param.group, info.param.activation_bits);
 });
 
 }  // namespace

@@ -13,10 +13,13 @@ namespace chorus::kernel_test {
 // A row in fixed point.
 struct FixedRow {
   int64_t run;
+  int levels;
   std::vector<int> fixed;
   std::vector<float> scale;  // one per run
 
-  FixedRow(const float* x, int64_t in, int64_t inputs_of_run) : run(inputs_of_run) {
+  // Converts a row for weights of this format.
+  FixedRow(const float* x, int64_t in, const WeightFormat& format)
+      : run(fixedRun(format)), levels(fixedLevels(fixedDigits(format))) {
     for (int64_t begin = 0; begin < in; begin += run) {
       const int64_t end = std::min(begin + run, in);
       float reach = kFixedLeast;
@@ -25,11 +28,11 @@ struct FixedRow {
         finite = finite && std::isfinite(x[i]);
         reach = std::max(reach, std::abs(x[i]));
       }
-      const float inverse = kFixedLevels / reach;
+      const float inverse = static_cast<float>(levels) / reach;
       for (int64_t i = begin; i < end; ++i) {
         fixed.push_back(finite ? static_cast<int>(std::nearbyint(x[i] * inverse)) : 0);
       }
-      scale.push_back(finite ? reach / kFixedLevels : std::numeric_limits<float>::quiet_NaN());
+      scale.push_back(finite ? reach / static_cast<float>(levels) : std::numeric_limits<float>::quiet_NaN());
     }
   }
   float step(int64_t i) const { return scale[static_cast<size_t>(i / run)]; }

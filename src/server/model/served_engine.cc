@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "checkpoint/quantisation.h"
 #include "convert/convert_model.h"
 #include "convert/sources/sources.h"
 #include "engine/build.h"
@@ -45,6 +46,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   };
   refuse(options.dtype != "auto", "--dtype");
   refuse(!options.quantize.empty(), "--quantize");
+  refuse(options.activations != "int16", "--activations");
   refuse(options.max_seq_len.has_value(), "--max_seq_len");
   if (options.tokenizer_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
@@ -115,7 +117,7 @@ ServedEngine locateEngine(const ServeOptions& options) {
   checkLoraDirectories(options);
   ConvertOptions convert;
   if (options.dtype != "auto") convert.dtype = dtypeFromName(options.dtype);
-  const BuildConfig build = buildConfigFor(options);
+  BuildConfig build = buildConfigFor(options);
   const fs::path cache_root =
       options.cache_directory.empty() ? defaultCacheDirectory() : fs::path(options.cache_directory);
   const fs::path tokenizer = tokenizerDirectory(options, reader, model, cache_root);
@@ -125,12 +127,20 @@ ServedEngine locateEngine(const ServeOptions& options) {
     const int32_t group = groupSizeFor(options, model, convert);
     convert.quantise = {.bits = options.quantize == "int4" ? 4 : 8, .group_size = group};
     weights += fmt::format(" {} group {}", options.quantize, group);
+    if (options.activations == "int8") {
+      build.activation_bits = 8;
+      weights += " activations int8";
+    }
   }
   TokenizerDirectory text;
   uint64_t disk_bytes = 0;
   {
     const SourceModel source = openSource(model, convert);
     text = checkTokenizer(tokenizer, source.config.vocab_size);
+    if (build.activation_bits) {
+      ModelConfig quantised = source.config;
+      setActivationBits(quantised, *build.activation_bits, "--activations");
+    }
     checkMemory(options, source.table, source.config, build);
     disk_bytes = preparationBytes(source.table, source.config);
   }

@@ -47,6 +47,14 @@ TEST_F(ServedEngineTest, QuantisedAndWholeEnginesAreCachedSeparately) {
   const auto built = fs::last_write_time(quantised / "rank0.engine");
   EXPECT_EQ(locateEngine(options).engine_directory, quantised);
   EXPECT_EQ(fs::last_write_time(quantised / "rank0.engine"), built) << "found, not built again";
+  options.activations = "int8";
+  const fs::path small = locateEngine(options).engine_directory;
+  EXPECT_NE(small, quantised);
+  EXPECT_EQ(readJsonFile(small / "config.json")["pretrained_config"]["quantization"]["quant_algo"], "W4A8");
+  options.dtype = "float32";
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--activations: W4A8 is not supported in a float32"));
+  options.dtype = "auto";
+  options.activations = "int16";
   options.group_size = 32;
   EXPECT_NE(locateEngine(options).engine_directory, quantised);
   options.group_size = 128;
@@ -179,6 +187,10 @@ TEST_F(ServedEngineTest, AReadyEngineIsNotQuantised) {
   options.quantize = "int8";
   EXPECT_THAT(errorOf([&] { locateEngine(options); }),
               HasSubstr("--quantize applies only to a Hugging Face directory"));
+  options.quantize.clear();
+  options.activations = "int8";
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }),
+              HasSubstr("--activations applies only to a Hugging Face directory"));
 }
 
 }  // namespace
