@@ -127,6 +127,12 @@ class KvCacheConfig {
   KvReuseScope reuseScope_ = KvReuseScope::kALL;
 };
 
+// Chorus: how A and B of adapters are kept in memory.
+enum class LoraStorage {
+  kMODEL = 0,  // in the model's type
+  kINT8 = 1,   // as 8-bit integers, rounded to nearest, with a float32 scale for each row of A and of B
+};
+
 // The adapter cache: a host level and a device level, which holds the adapters that steps read.
 class PeftCacheConfig {
  public:
@@ -203,6 +209,9 @@ class PeftCacheConfig {
   // ResponseErrorCode::kBUSY, as NIM does.
   bool getRejectWhenFull() const { return rejectWhenFull_; }
   void setRejectWhenFull(bool v) { rejectWhenFull_ = v; }
+  // Chorus: how A and B of adapters are kept.
+  LoraStorage getLoraStorage() const { return loraStorage_; }
+  void setLoraStorage(LoraStorage v) { loraStorage_ = v; }
 
  private:
   SizeType32 numHostModuleLayer_;
@@ -219,6 +228,7 @@ class PeftCacheConfig {
   std::optional<std::string> loraPrefetchDir_;
   std::optional<SizeType32> maxHostAdapters_, maxDeviceAdapters_;
   bool rejectWhenFull_ = false;
+  LoraStorage loraStorage_ = LoraStorage::kMODEL;
 };
 
 }  // namespace chorus::executor

@@ -121,7 +121,7 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
-    const AdapterPacker packer(base.config, base.table, weightPacker(base.build.backend), rank);
+    const AdapterPacker packer(base.config, base.table, weightPacker(base.build.backend), rank, base.config.dtype);
     largest = std::max(largest, static_cast<uint64_t>(packer.bytes(part)));
   }
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");

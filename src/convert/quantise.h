@@ -1,4 +1,4 @@
-// Weight-only quantisation by round to nearest: the formulas, and the tensors of one rank.
+// Weight-only quantisation by round to nearest: the tensors of one rank.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,6 @@
 #include "formats/source_tensors.h"
 
 namespace chorus {
-
-// Quantises one row of `in` finite weights. amax is the largest magnitude in a group of inputs (format.group; 0: the
-// whole row).
-//   scale   = amax / 2^(bits - 1) without groups, as in TensorRT-LLM's W8A16 and W4A16;
-//             amax / (2^(bits - 1) - 1) with groups, as in ModelOpt;
-//             rounded to format.scale_dtype; 1 if all weights are zero
-//   integer = weight / scale, rounded to nearest even and clamped to [-2^(bits - 1), 2^(bits - 1) - 1]
-// integers: [in]; scales: [in / group], or one.
-void quantiseRow(const float* weights, int64_t in, const WeightFormat& format, int8_t* integers, float* scales);
 
 // Makes the rank's part of a quantised tensor. The sinks receive pieces of the integers, in the form of the file, and
 // of the scales as (byte offset, bytes). If rows are cut over ranks, the scale is that of the whole row, so that the

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/testing/error_of.h"
 #include "checkpoint/quantisation.h"
+#include "checkpoint/quantise_row.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "convert/convert_model.h"

@@ -45,8 +45,8 @@ void unpackRows(const WeightPacker& packer, const PackedWeight& weight, int64_t 
 }  // namespace
 
 AdapterPacker::AdapterPacker(const ModelConfig& config, const WeightTable& table, const WeightPacker& packer,
-                             int32_t rank)
-    : config_(config), table_(table), packer_(packer), rank_(rank) {}
+                             int32_t rank, const WeightFormat& lora_format)
+    : config_(config), table_(table), packer_(packer), rank_(rank), lora_format_(lora_format) {}
 
 int32_t AdapterPacker::localLayer(int32_t layer) const {
   if (layer == kOutsideLayers) return layer;
@@ -88,7 +88,8 @@ class AdapterPacker::Writer {
         device_(device),
         parts_(parts),
         throttle_(throttle),
-        dtype_(packer.config_.dtype) {}
+        dtype_(packer.config_.dtype),
+        lora_format_(packer.lora_format_) {}
 
   int64_t run() {
     addOwnHead();
@@ -142,6 +143,22 @@ class AdapterPacker::Writer {
     });
     return PackedWeight{data, dtype, out, in};
   }
+  // Packs A or B of a linear.
+  PackedWeight packTerm(const std::byte* values, DType from, int64_t out, int64_t in) {
+    if (!isQuantised(lora_format_.dtype)) return pack(values, from, out, in);
+    const std::byte* data = take(packer_.bytes(lora_format_, out, in), [&](std::byte* host) {
+      const QuantisedTerm term = quantisedTerm(values, from, out, in, throttle_);
+      // Packing charges no throttle for integers, so this does it for every few rows.
+      const int64_t rows_at_once = packer_.rowsTogether();
+      for (int64_t row = 0; row < out; row += rows_at_once) {
+        const int64_t rows = std::min(rows_at_once, out - row);
+        packer_.packRows(term.integers.data() + row * in, lora_format_, rows, in, row, host, nullptr);
+        packer_.packScales(term.scales.data() + row, DType::kFloat32, lora_format_, rows, in, row, host);
+        chargeThrottle(throttle_, static_cast<size_t>(rows * in));
+      }
+    });
+    return {data, lora_format_, out, in};
+  }
   const float* copyFloats(std::span<const float> values) {
     return reinterpret_cast<const float*>(
         take(std::ssize(values) * 4, [&](std::byte* host) { std::memcpy(host, values.data(), values.size() * 4); }));
@@ -149,8 +166,8 @@ class AdapterPacker::Writer {
 
   LoraTerm partOf(const AdapterModule& module, int64_t out_begin) {
     LoraTerm linear{.out_begin = out_begin, .scale = module.scale};
-    linear.a = pack(module.a, module.dtype, module.rank, module.in);
-    linear.b = pack(module.b, module.dtype, module.out, module.rank);
+    linear.a = packTerm(module.a, module.dtype, module.rank, module.in);
+    linear.b = packTerm(module.b, module.dtype, module.out, module.rank);
     if (!module.bias.empty()) linear.bias = copyFloats(module.bias);
     if (!module.magnitude.empty()) {
       assert(base_ == nullptr || module.magnitude_is_normalised);
@@ -369,6 +386,7 @@ class AdapterPacker::Writer {
   AdapterParts& parts_;
   BackgroundThrottle* throttle_;
   DType dtype_;
+  WeightFormat lora_format_;
   int64_t used_ = 0;
 };
 

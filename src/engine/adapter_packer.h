@@ -16,8 +16,10 @@ inline int64_t packedPiece(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 class AdapterPacker {
  public:
-  // config, table and packer are the engine's and must outlive this object.
-  AdapterPacker(const ModelConfig& config, const WeightTable& table, const WeightPacker& packer, int32_t rank);
+  // config, table and packer are the engine's and must outlive this object. lora_format: of A and B, the model's type
+  // or int8LoraFormat().
+  AdapterPacker(const ModelConfig& config, const WeightTable& table, const WeightPacker& packer, int32_t rank,
+                const WeightFormat& lora_format);
 
   // Number of bytes that pack() will write. part: the rank's shard (lora/shard.h), possibly with shapes only.
   int64_t bytes(const Adapter& part) const;
@@ -47,6 +49,7 @@ class AdapterPacker {
   const WeightTable& table_;
   const WeightPacker& packer_;
   int32_t rank_;
+  WeightFormat lora_format_;
 };
 
 }  // namespace chorus

@@ -55,13 +55,11 @@ bool sameHead(const AdapterWeight& weight, const PackedWeight& base, DType dtype
 // scale * B A of a module, with A and B rounded as in the products.
 class Delta {
  public:
-  Delta(const AdapterModule& module, DType dtype, BackgroundThrottle* throttle)
+  // format: of A and B in the products.
+  Delta(const AdapterModule& module, const WeightFormat& format, BackgroundThrottle* throttle)
       : module_(module),
-        a_(static_cast<size_t>(module.rank * module.in)),
-        b_(static_cast<size_t>(module.out * module.rank)) {
-    roundValues(module.a, module.dtype, dtype, a_, throttle);
-    roundValues(module.b, module.dtype, dtype, b_, throttle);
-  }
+        a_(termValues(module.a, module.dtype, format, module.rank, module.in, throttle)),
+        b_(termValues(module.b, module.dtype, format, module.out, module.rank, throttle)) {}
   // Adds row `out` to `row`.
   void addRow(int64_t out, std::vector<float>& row) const {
     for (int64_t r = 0; r < module_.rank; ++r) {
@@ -145,9 +143,9 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
   if (module.module_id == kTokenEmbedding) {
     return squaredColumns(part, module, base.outside[TableId::kTokens].table, dtype, throttle);
   }
-  const Delta delta(module, dtype, throttle);
+  const Delta delta(module, loraFormat(), throttle);
   const bool head = module.module_id == kOutputHead;
-  const auto place = AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).placeOf(module);
+  const auto place = adapterPacker().placeOf(module);
   const PackedWeight& first = base.at(place.layer)[place.linear].weight;
   const PackedWeight weight = place.experts > 0 ? packer.expertOf(first, place.expert) : first;
   std::vector<float> row(static_cast<size_t>(module.in));
@@ -167,12 +165,14 @@ std::vector<double> Session::squaredRowNorms(const Adapter& part, const AdapterM
   return sums;
 }
 
-int64_t Session::packedBytes(const Adapter& part) const {
-  return AdapterPacker(engine_->config(), table_, engine_->packer(), engine_->rank()).bytes(part);
+AdapterPacker Session::adapterPacker() const {
+  return {engine_->config(), table_, engine_->packer(), engine_->rank(), loraFormat()};
 }
 
+int64_t Session::packedBytes(const Adapter& part) const { return adapterPacker().bytes(part); }
+
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part, BackgroundThrottle* throttle) const {
-  const AdapterPacker packer(engine_->config(), table_, engine_->packer(), engine_->rank());
+  const AdapterPacker packer = adapterPacker();
   const auto total = static_cast<size_t>(packer.bytes(part));
   DeviceBuffer memory = adapter_memory_->take(total);
   std::byte* const view = backend_->hostView(memory);

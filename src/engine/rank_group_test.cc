@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/testing/error_of.h"
+#include "engine/adapter_values.h"
 #include "engine/testing/random_engine.h"
 #include "lora/adapter.h"
 #include "lora/module_ids.h"
@@ -15,14 +16,15 @@ namespace {
 // An engine with random weights on several ranks, and a random adapter for it.
 class RankGroupTest : public RandomEngineTest {
  protected:
-  RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads, int32_t sequences = 8) {
+  RankGroup makeGroup(int32_t tp_size, int32_t pp_size, int threads, int32_t sequences = 8,
+                      std::optional<WeightFormat> lora_format = std::nullopt) {
     BuildConfig build = smallBuild();
     build.dora_plugin = true;
     build.max_batch_size = sequences;
     build.max_num_tokens = 64 * sequences;
     const ModelConfig config = randomModel({.tp_size = tp_size, .pp_size = pp_size});
     return RankGroup(RankGroup::loadEngines(makeEngine(config, build, 4711)), {.threads = threads},
-                     {.kv_blocks = 8 * sequences});
+                     {.kv_blocks = 8 * sequences, .lora_format = lora_format});
   }
 
   // LoRA on the query projection and DoRA with magnitudes that are not normalised on the row-parallel linears, in every
@@ -205,6 +207,52 @@ TEST_F(RankGroupTest, ValuesBeyondTheEnginesTypeAreRefused) {
             "the adapter holds values beyond the range of bfloat16, the model's type");
   values.assign(values.size(), 3.3e38f);
   EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(large); }), "");
+}
+
+// A and B of 8 bits: the adapter acts like one whose A and B have the rounded values, whose DoRA norms too are those of
+// the rounded values, and takes less memory.
+TEST_F(RankGroupTest, AdaptersOfEightBitsActLikeTheirRoundedValues) {
+  Adapter rounded = adapter();
+  float farthest = 0;
+  for (AdapterModule& module : rounded.modules) {
+    const auto round = [&](const std::byte*& values, int64_t rows, int64_t in) {
+      const auto held = std::make_shared<const std::vector<float>>(
+          termValues(values, DType::kFloat32, int8LoraFormat(), rows, in, nullptr));
+      rounded.storage.push_back(held);
+      const auto* exact = reinterpret_cast<const float*>(values);
+      for (size_t i = 0; i < held->size(); ++i) farthest = std::max(farthest, std::abs((*held)[i] - exact[i]));
+      values = reinterpret_cast<const std::byte*>(held->data());
+    };
+    round(module.a, module.rank, module.in);
+    round(module.b, module.out, module.rank);
+  }
+  EXPECT_GT(farthest, 1e-4f);
+  EXPECT_LE(farthest, 0.5f / 127 / 3 + 1e-6f);  // half a step of rows whose largest value is 1/3
+
+  const ModelConfig config = [] {
+    ModelConfig of_float = randomModel({});
+    of_float.dtype = DType::kFloat32;
+    return of_float;
+  }();
+  BuildConfig build = smallBuild();
+  build.dora_plugin = true;
+  const auto engine = makeEngine(config, build, 4711);
+  const auto group = [&](std::optional<WeightFormat> format) {
+    return RankGroup(RankGroup::loadEngines(engine), {.threads = 1}, {.kv_blocks = 64, .lora_format = format});
+  };
+  RankGroup whole = group(std::nullopt), eight = group(int8LoraFormat());
+  const auto of_whole = whole.prepareAdapter(rounded), of_eight = eight.prepareAdapter(adapter());
+  EXPECT_LT(of_eight->bytes, of_whole->bytes / 2);
+  EXPECT_EQ(of_eight->elements, of_whole->elements);
+  const auto expected = step(whole, of_whole.get()), found = step(eight, of_eight.get());
+  const auto exact = step(whole, whole.prepareAdapter(adapter()).get());
+  float error = 0, effect = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error = std::max(error, std::abs(found[i] - expected[i]));
+    effect = std::max(effect, std::abs(exact[i] - expected[i]));
+  }
+  EXPECT_LT(error, effect / 20);
+  EXPECT_LT(error, 1e-4f);
 }
 
 // Trained rows are rounded to the engine's type, like the base's rows.

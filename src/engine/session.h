@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace chorus {
 
 class BackgroundThrottle;
 
+class AdapterPacker;   // engine/adapter_packer.h
 struct Adapter;        // lora/adapter.h
 struct AdapterModule;  // lora/adapter.h
 
@@ -31,6 +33,8 @@ struct SessionOptions {
   std::vector<int32_t> attention_windows;
   // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.
   int32_t max_added_tokens = 256;
+  // Format of A and B of adapters: the model's type (unset) or int8LoraFormat().
+  std::optional<WeightFormat> lora_format{};
 };
 
 // Memory of one rank in bytes. kv_cache and activations are exactly what a session allocates from its backend. weights
@@ -91,6 +95,8 @@ class Session {
 
  private:
   struct State;
+  AdapterPacker adapterPacker() const;
+  WeightFormat loraFormat() const { return options_.lora_format.value_or(engine_->config().dtype); }
   // The base's weights in host memory.
   const ModelWeights& baseWeights() const;
   std::shared_ptr<const Engine> engine_;

@@ -60,6 +60,10 @@ int64_t weightBytes(std::span<const std::shared_ptr<const Engine>> engines) {
   return bytes;
 }
 
+PeftCacheConfig peftConfig(const ExecutorConfig& config) {
+  return config.getPeftCacheConfig().value_or(PeftCacheConfig());
+}
+
 // Options from the engine and the configuration that do not depend on the available memory.
 CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   const BuildConfig& build = engine.buildConfig();
@@ -96,7 +100,8 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   core.static_batching = config.getBatchingType() == BatchingType::kSTATIC;
   core.logits_post_processors = config.getLogitsPostProcessorConfig();
   core.sampler_threads = config.getNumThreads() > 0 ? config.getNumThreads() : availableCores();
-  core.adapter_row_bytes = packedRowBytes(engine.packer(), engine.config().dtype, engine.config().mapping.tp_size);
+  const WeightFormat lora_format = loraFormat(peftConfig(config)).value_or(engine.config().dtype);
+  core.adapter_row_bytes = packedRowBytes(engine.packer(), lora_format, engine.config().mapping.tp_size);
   return core;
 }
 
@@ -141,6 +146,7 @@ class Executor::Impl {
     session_options.tokens_per_block = options.scheduler.kv.tokens_per_block;
     session_options.attention_windows =
         config.getKvCacheConfig().getMaxAttentionWindowVec().value_or(std::vector<SizeType32>());
+    session_options.lora_format = loraFormat(peftConfig(config));
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
@@ -168,7 +174,7 @@ class Executor::Impl {
                   SessionOptions& session, CoreOptions& options) {
     const Engine& engine = *engines.front();
     const auto free_bytes = static_cast<int64_t>(availableMemory());
-    const PeftCacheConfig peft = config.getPeftCacheConfig().value_or(PeftCacheConfig());
+    const PeftCacheConfig peft = peftConfig(config);
     const int64_t free_for_caches = free_bytes - planMemory(engines, session, 0, free_bytes).total();
     const MemoryNeeds needs = leastMemory(engine.config(), engine.buildConfig(), weightBytes(engines), session, peft);
     needs.check(free_bytes);

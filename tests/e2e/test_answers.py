@@ -4,6 +4,7 @@ import concurrent.futures
 import unittest
 
 import setting
+from server_process import ServerProcess
 
 
 def ask(client, row, **options):
@@ -19,6 +20,26 @@ def ask_streaming(client, row, **options):
 def text_of(chunks, index=0):
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices
                    if choice.index == index)
+
+
+class LoraStorage(unittest.TestCase):
+    def test_adapters_of_eight_bits_answer_alike_in_less_memory(self):
+        rows = [row for row in setting.expected() if row["adapter"]]
+        sizes = {}
+        for storage in ("model", "int8"):
+            with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--enable_admin", "--lora_storage",
+                                                storage]) as server:
+                client = setting.client(server)
+                with concurrent.futures.ThreadPoolExecutor(len(rows)) as pool:
+                    answers = list(pool.map(lambda row: ask(client, row, max_tokens=64), rows))
+                for row, answer in zip(rows, answers):
+                    with self.subTest(storage=storage, model=row["adapter"], prompt=row["prompt"]):
+                        self.assertEqual(answer.choices[0].message.content, row["text"])
+                for name in setting.adapter_names():
+                    sizes[storage, name] = server.request("GET", f"/v1/admin/adapters/{name}")[2]["bytes"]
+        for name in setting.adapter_names():
+            # The demo's adapters are float32 in memory, a few of whose bytes are not A and B but magnitudes.
+            self.assertLess(sizes["int8", name], sizes["model", name] / 2, name)
 
 
 class Models(unittest.TestCase):

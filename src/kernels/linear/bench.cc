@@ -35,12 +35,12 @@ BenchCase plain(const WeightFormat& format, int64_t rows, int64_t in, int64_t ou
           }};
 }
 
-// Every row has a different rank-16 adapter over the whole output.
-BenchCase adapters(DType dtype, int64_t rows, int64_t in, int64_t out) {
+// Every row has a different rank-16 adapter over the whole output. part: the format of A and B.
+BenchCase adapters(DType dtype, const WeightFormat& part, int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kRank = 16;
-  const DType part = isQuantised(dtype) ? DType::kBFloat16 : dtype;
   const int64_t part_bytes = packedBytes(part, kRank, in) + packedBytes(part, out, kRank);
-  return {.shape = fmt::format("{} rows, {} -> {}, one adapter of rank {} per row", rows, in, out, kRank),
+  return {.shape = fmt::format("{} rows, {} -> {}, one {} adapter of rank {} per row", rows, in, out,
+                               dtypeName(part.dtype), kRank),
           .dtype = dtype,
           .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in) + rows * part_bytes),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in * out + kRank * (in + out)),
@@ -88,7 +88,9 @@ std::vector<BenchCase> linearBench() {
       cases.push_back(plain(benchFormat(dtype), rows, 5632, 2048, false));
       if (isQuantised(dtype)) cases.push_back(plain(benchFormat(dtype, 8), rows, 2048, 2 * 5632, false));
     }
-    for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, rows, 2048, 2560));
+    for (const DType part : {isQuantised(dtype) ? DType::kBFloat16 : dtype, DType::kInt8}) {
+      for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, part, rows, 2048, 2560));
+    }
   }
   return cases;
 }

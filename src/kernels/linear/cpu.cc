@@ -90,8 +90,8 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
   const LoraTerm& part = tile.group->parts[static_cast<size_t>(task.part)];
   const PackedWeight& a = part.a;
-  assert(a.in == args.x.cols && a.dtype == part.b.dtype);
-  const PanelKernels& part_kernels = panelKernels(isa, a.dtype);
+  assert(a.in == args.x.cols && a.format() == part.b.format());
+  const PanelKernels& part_kernels = panelKernels(isa, a.format());
   const int32_t* tile_rows = plan.adapter_rows.data() + tile.first_row;
   float product[kMaxTileRows][kPanelCols];
   float* y[kMaxTileRows];
@@ -113,8 +113,10 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
     panel.x = packed_rows;
   }
   panel.inputs = a.in;
-  panel.panels = static_cast<const std::byte*>(a.data) + task.panel * panelBytes(a.dtype, a.in);
+  panel.panels = static_cast<const std::byte*>(a.data) + task.panel * panelBytes(a.format(), a.in);
   panel.input_stride = packedInputStride(a.dtype);
+  panel.group = packedGroup(a.format());
+  panel.scale_dtype = a.scale_dtype;
   panel.y = y;
   panel.cols = kPanelCols;
   panel.stream = true;
@@ -261,15 +263,17 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end,
       panel.x = t + t_begin * static_cast<int64_t>(sizeof(float));
       panel.x_piece = kPanelCols;
       panel.inputs = b.in;
-      panel.panel_stride = panelBytes(b.dtype, b.in);
+      panel.panel_stride = panelBytes(b.format(), b.in);
       panel.panels = static_cast<const std::byte*>(b.data) + first_panel * panel.panel_stride;
       panel.input_stride = packedInputStride(b.dtype);
+      panel.group = packedGroup(b.format());
+      panel.scale_dtype = b.scale_dtype;
       panel.skip = begin - first_panel * kPanelCols;
       panel.cols = end - first_panel * kPanelCols;
       panel.accumulate = true;
       panel.y = y;
       for (int r = 0; r < tile.rows; ++r) y[r] = yRow(tile_rows[r]) + part.out_begin + first_panel * kPanelCols;
-      const PanelKernels& part_kernels = panelKernels(isa, b.dtype);
+      const PanelKernels& part_kernels = panelKernels(isa, b.format());
       if (b.in > 0) part_kernels.run[tile.rows](panel);
       for (int r = 0; r < tile.rows; ++r) {
         float* cols = y[r] + panel.skip;

@@ -53,7 +53,7 @@ void addTasks(AdapterTile& tile, LinearPlan& plan, F term_floats) {
 bool takesPackedRows(const RowGroup& group, const WeightRows& weight, Isa isa) {
   if (!weight.kernels->takes_part_of_tile || weight.weight.in % kStrideInputs != 0) return false;
   return std::all_of(group.parts.begin(), group.parts.end(), [&](const LoraTerm& part) {
-    return part.a.out == 0 || &panelKernels(isa, part.a.dtype) == weight.kernels;
+    return part.a.out == 0 || &panelKernels(isa, part.a.format()) == weight.kernels;
   });
 }
 // Whether the group's terms can be BlockTerms.
@@ -78,7 +78,7 @@ void cutGroup(const RowGroup& group, int32_t first_row, int32_t begin, int32_t e
   // LoRA terms use the kernels of their own type, whose tiles may be smaller.
   int max_rows = weight.kernels->max_rows;
   for (const LoraTerm& part : group.parts) {
-    if (part.a.out > 0) max_rows = std::min(max_rows, panelKernels(isa, part.a.dtype).max_rows);
+    if (part.a.out > 0) max_rows = std::min(max_rows, panelKernels(isa, part.a.format()).max_rows);
   }
   const int64_t tiles = ceilDivide(rows, max_rows);
   for (int64_t t = 0; t < tiles; ++t) {

@@ -20,7 +20,7 @@ namespace chorus {
 //     the magnitude.
 struct LoraTerm {
   int64_t out_begin = 0;
-  PackedWeight a;  // [rank, in], of a float format
+  PackedWeight a;  // [rank, in], of a float format, or of int8 with one float32 scale for each output
   PackedWeight b;  // [features, rank], of a's format
   float scale = 1.0f;
   const float* bias = nullptr;       // [features], device memory

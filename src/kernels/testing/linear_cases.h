@@ -90,10 +90,12 @@ struct Adapters {
   std::vector<std::vector<LoraTerm>> parts;
   std::vector<PackedWeight> own;  // one per adapter; without data: the adapter uses the base's weight
 
-  // Adds an adapter with LoRA terms of these ranks (0 is allowed), of the type of the model that `base` belongs to.
+  // Adds an adapter with LoRA terms of these ranks (0 is allowed), of the type of the model that `base` belongs to or,
+  // one adapter in three, of int8.
   // own_weight: the adapter also has its own weight, of any format and with more or fewer outputs than the base.
   void add(Values& values, const PackedWeight& base, const std::vector<int64_t>& ranks, bool own_weight = false) {
-    const DType dtype = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
+    const DType model_type = isQuantised(base.dtype) ? base.scale_dtype : base.dtype;
+    const WeightFormat term_format = values.integer(0, 2) == 0 ? DType::kInt8 : model_type;
     own.emplace_back();
     if (own_weight) {
       const std::span<const DType> formats = panelFormats();
@@ -112,9 +114,9 @@ struct Adapters {
       const int64_t left = out - part.out_begin;
       const int64_t features = common ? kPanelCols * values.integer(1, left / kPanelCols) : values.integer(1, left);
       if (rank > 0) {
-        weights.push_back(makeWeight(values, dtype, rank, base.in));
+        weights.push_back(makeWeight(values, term_format, rank, base.in));
         part.a = weights.back().view;
-        weights.push_back(makeWeight(values, dtype, features, rank));
+        weights.push_back(makeWeight(values, term_format, features, rank));
         part.b = weights.back().view;
       } else {
         part.b.out = features;
@@ -240,10 +242,10 @@ inline std::vector<float> tolerance(std::vector<float> x, const PackedWeight& we
 }
 
 // Expected result in double precision, on weights as their format holds them. taken(weight): the inputs as the product
-// with that weight takes them. part_x: the inputs as the adapters' products take them.
+// with that weight takes them.
 template <typename Taken>
 std::vector<float> exactly(const Taken& taken, const PackedWeight& weight, std::span<const RowGroup> groups = {},
-                           const std::vector<float>& part_x = {}, int64_t width = 0) {
+                           int64_t width = 0) {
   const std::vector<float> base_x = taken(weight);
   const auto rows = static_cast<int64_t>(base_x.size()) / weight.in;
   if (width == 0) width = weight.out;
@@ -269,7 +271,7 @@ std::vector<float> exactly(const Taken& taken, const PackedWeight& weight, std::
       }
     }
     for (const LoraTerm& part : group.parts) {
-      const auto a = unpackAll(part.a), b = unpackAll(part.b);
+      const auto a = unpackAll(part.a), b = unpackAll(part.b), part_x = taken(part.a);
       for (const RowRange range : group.ranges) {
         for (int64_t r = range.begin; r < range.end; ++r) {
           const auto added = product(product(part_x, r * weight.in, part.a, a), 0, part.b, b);

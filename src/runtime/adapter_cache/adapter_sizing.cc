@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/shard.h"
 #include "engine/adapter_packer.h"
+#include "engine/adapter_values.h"
 #include "kernels/tensor.h"
 #include "lora/module_ids.h"
 
@@ -68,10 +69,11 @@ void checkHoldsOne(const AdapterSize& capacity, const AdapterSize& largest, cons
 
 }  // namespace
 
-AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build)
+AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build,
+                             std::optional<WeightFormat> lora_format)
     : packer_(weightPacker(build.backend)),
       layers_(config.num_hidden_layers),
-      dtype_(config.dtype),
+      format_(lora_format.value_or(config.dtype)),
       dora_(build.dora_plugin) {
   const int32_t tp_size = config.mapping.tp_size;
   for (const WeightRow& row : findArchitecture(config.architecture).weightTable(config)) {
@@ -99,7 +101,7 @@ AdapterSizing::AdapterSizing(const ModelConfig& config, const BuildConfig& build
 int64_t AdapterSizing::bytesOf(const Module& module, int32_t rank) const {
   int64_t bytes = 0;
   for (const auto& [in, out] : module.ranks) {
-    bytes += packedPiece(packer_.bytes(dtype_, rank, in)) + packedPiece(packer_.bytes(dtype_, out, rank));
+    bytes += packedPiece(packer_.bytes(format_, rank, in)) + packedPiece(packer_.bytes(format_, out, rank));
     if (dora_) bytes += packedPiece(out * static_cast<int64_t>(sizeof(float)));
   }
   return bytes;
@@ -125,6 +127,11 @@ int64_t AdapterSizing::bytesFor(int64_t elements, int32_t from, int32_t to) cons
   return static_cast<int64_t>(std::min(bytes, static_cast<double>(AdapterSize::kUnlimited)));
 }
 
+std::optional<WeightFormat> loraFormat(const executor::PeftCacheConfig& config) {
+  if (config.getLoraStorage() == executor::LoraStorage::kINT8) return int8LoraFormat();
+  return std::nullopt;
+}
+
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const Engine& engine, int64_t free_bytes) {
   return adapterCapacity(config, engine.config(), engine.buildConfig(), free_bytes);
 }
@@ -132,7 +139,7 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const E
 AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const ModelConfig& model,
                                 const BuildConfig& build, int64_t free_bytes) {
   check(config);
-  const AdapterSizing sizing(model, build);
+  const AdapterSizing sizing(model, build, loraFormat(config));
   const int32_t max_rank = std::min(config.getMaxAdapterSize(), build.max_lora_rank);
   const int32_t optimal_rank = std::min(config.getOptimalAdapterSize(), max_rank);
   const AdapterSize largest = sizing.fullAdapter(max_rank);

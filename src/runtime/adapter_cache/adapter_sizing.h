@@ -1,8 +1,11 @@
 // Computes the capacities of an engine's adapter cache levels from a PeftCacheConfig.
 #pragma once
 
+#include <optional>
+
 #include "chorus/executor.h"
 #include "engine/engine.h"
+#include "kernels/tensor.h"
 #include "runtime/adapter_cache/adapter_store.h"
 
 namespace chorus {
@@ -10,8 +13,10 @@ namespace chorus {
 // Sizes of adapters that adapt every linear that the engine allows (lora_target_modules).
 class AdapterSizing {
  public:
-  explicit AdapterSizing(const Engine& engine) : AdapterSizing(engine.config(), engine.buildConfig()) {}
-  AdapterSizing(const ModelConfig& config, const BuildConfig& build);
+  // lora_format: see SessionOptions.
+  explicit AdapterSizing(const Engine& engine, std::optional<WeightFormat> lora_format = std::nullopt)
+      : AdapterSizing(engine.config(), engine.buildConfig(), lora_format) {}
+  AdapterSizing(const ModelConfig& config, const BuildConfig& build, std::optional<WeightFormat> lora_format);
 
   // An adapter of every allowed linear on every layer, with DoRA if the engine was built for it.
   AdapterSize fullAdapter(int32_t rank) const;
@@ -36,10 +41,13 @@ class AdapterSizing {
   const WeightPacker& packer_;
   std::vector<Module> modules_;  // those that one adapter can have together
   int32_t layers_;
-  DType dtype_;
+  WeightFormat format_;
   bool dora_;
   int64_t widest_ = 0;
 };
+
+// SessionOptions::lora_format of a PeftCacheConfig.
+std::optional<WeightFormat> loraFormat(const executor::PeftCacheConfig& config);
 
 // free_bytes: free memory once the engine is loaded. On the CPU the device level only references weights of the host
 // level, so its default capacity is the host level's. Throws Error if a setting is out of range, or if a level cannot

@@ -12,6 +12,7 @@ namespace {
 struct Case {
   int32_t tp_size = 1;
   bool dora = false;
+  executor::LoraStorage storage = executor::LoraStorage::kMODEL;
 };
 
 class AdapterSizingTest : public RandomEngineTest, public ::testing::WithParamInterface<Case> {
@@ -20,7 +21,13 @@ class AdapterSizingTest : public RandomEngineTest, public ::testing::WithParamIn
     BuildConfig build = smallBuild();
     build.dora_plugin = GetParam().dora;
     const ModelConfig config = randomModel({.tp_size = GetParam().tp_size, .pp_size = 1});
-    return RankGroup(RankGroup::loadEngines(makeEngine(config, build, 4711)), {.threads = 1}, {.kv_blocks = 8});
+    return RankGroup(RankGroup::loadEngines(makeEngine(config, build, 4711)), {.threads = 1},
+                     {.kv_blocks = 8, .lora_format = loraFormat(cache())});
+  }
+  static executor::PeftCacheConfig cache() {
+    executor::PeftCacheConfig config;
+    config.setLoraStorage(GetParam().storage);
+    return config;
   }
 
   // An adapter of every linear on every layer.
@@ -58,7 +65,7 @@ class AdapterSizingTest : public RandomEngineTest, public ::testing::WithParamIn
 
 TEST_P(AdapterSizingTest, AFullAdapterTakesWhatItIsSaidTo) {
   const RankGroup ranks = makeGroup();
-  const AdapterSizing sizing(ranks.engine());
+  const AdapterSizing sizing(ranks.engine(), loraFormat(cache()));
   for (const int32_t rank : {1, 5, 16, 17, 64}) {
     const auto prepared = ranks.prepareAdapter(fullAdapter(rank, ranks.engine().config()));
     EXPECT_EQ(sizing.fullAdapter(rank).bytes, static_cast<int64_t>(prepared->bytes)) << rank;
@@ -70,7 +77,7 @@ TEST_P(AdapterSizingTest, AFullAdapterTakesWhatItIsSaidTo) {
 TEST_P(AdapterSizingTest, ACacheThatHoldsNoFullAdapterIsRefused) {
   const RankGroup ranks = makeGroup();
   const auto prepared = ranks.prepareAdapter(fullAdapter(64, ranks.engine().config()));
-  executor::PeftCacheConfig config;
+  executor::PeftCacheConfig config = cache();
   config.setHostCacheSize(prepared->bytes);
   EXPECT_EQ(adapterCapacity(config, ranks.engine(), 0).host.bytes, static_cast<int64_t>(prepared->bytes));
   config.setHostCacheSize(prepared->bytes - 1);
@@ -80,9 +87,12 @@ TEST_P(AdapterSizingTest, ACacheThatHoldsNoFullAdapterIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, AdapterSizingTest,
-                         ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true}),
+                         ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true},
+                                           Case{1, true, executor::LoraStorage::kINT8},
+                                           Case{2, false, executor::LoraStorage::kINT8}),
                          [](const auto& info) {
-                           return fmt::format("tp{}{}", info.param.tp_size, info.param.dora ? "_dora" : "");
+                           return fmt::format("tp{}{}{}", info.param.tp_size, info.param.dora ? "_dora" : "",
+                                              info.param.storage == executor::LoraStorage::kINT8 ? "_int8" : "");
                          });
 
 }  // namespace

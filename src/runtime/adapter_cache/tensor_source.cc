@@ -44,12 +44,12 @@ int64_t packedAtMost(const Tensor& weights, const Tensor& config, const PackedRo
 
 }  // namespace
 
-PackedRowBytes packedRowBytes(const WeightPacker& packer, DType dtype, int32_t tp_size) {
-  return [&packer, dtype, tp_size](int64_t rank, int64_t width, bool dora) {
+PackedRowBytes packedRowBytes(const WeightPacker& packer, const WeightFormat& format, int32_t tp_size) {
+  return [&packer, format, tp_size](int64_t rank, int64_t width, bool dora) {
     // A takes bytes in proportion to `in`, plus at most the bytes of one input; B likewise for `out`.
     const int64_t features = (width + rank - 1) / rank;  // at least in + out
-    int64_t bytes = std::max(packer.bytes(dtype, rank, features), packer.bytes(dtype, features, rank)) +
-                    packer.bytes(dtype, rank, 1) + packer.bytes(dtype, 1, rank);
+    int64_t bytes = std::max(packer.bytes(format, rank, features), packer.bytes(format, features, rank)) +
+                    packer.bytes(format, rank, 1) + packer.bytes(format, 1, rank);
     if (dora) bytes += width / (rank + 1) * static_cast<int64_t>(sizeof(float));
     constexpr int64_t kPieces = 3;
     return tp_size * (bytes + kPieces * packedPiece(1));

@@ -16,7 +16,7 @@ namespace chorus {
 // elements: A [rank, in], B [out, rank] and, with DoRA, a magnitude [out], for an unknown `in` and `out`.
 using PackedRowBytes = std::function<int64_t(int64_t rank, int64_t width, bool dora)>;
 // The bound for an engine of this type and number of tensor-parallel ranks, each of which holds the whole of A or of B.
-PackedRowBytes packedRowBytes(const WeightPacker& packer, DType dtype, int32_t tp_size);
+PackedRowBytes packedRowBytes(const WeightPacker& packer, const WeightFormat& format, int32_t tp_size);
 
 // Returns null if the LoraConfig is only a task id. The tensors are not checked here: whatever they hold, the sizes of
 // the source are upper bounds of what the loaded adapter takes.

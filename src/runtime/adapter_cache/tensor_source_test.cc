@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/adapter_packer.h"
+#include "engine/adapter_values.h"
 #include "kernels/tensor.h"
 
 namespace chorus {
@@ -62,7 +63,7 @@ TEST(TensorSource, TensorsThatARequestLooksAtAreCopied) {
 // The sizes of a source are at least those of the packed adapter, for one row of any shape, padded or not.
 TEST(TensorSource, SizesAreAtLeastWhatIsPacked) {
   const WeightPacker& packer = weightPacker("cpu");
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+  for (const WeightFormat& format : {WeightFormat(DType::kBFloat16), WeightFormat(DType::kFloat32), int8LoraFormat()}) {
     for (const int64_t rank : {1, 2, 15, 16, 17, 64}) {
       for (const int64_t in : {1, 7, 64, 200}) {
         for (const int64_t out : {1, 9, 65, 1000}) {
@@ -72,11 +73,11 @@ TEST(TensorSource, SizesAreAtLeastWhatIsPacked) {
               const int32_t keys[] = {1, 0, static_cast<int32_t>(rank), dora};
               const auto source = tensorSource(LoraConfig(1, Tensor::cpu(DataType::kFP32, {1, width}),
                                                           Tensor::copyOf(DataType::kINT32, keys, {1, 4})),
-                                               packedRowBytes(packer, dtype, 1));
-              const int64_t packed = packedPiece(packer.bytes(dtype, rank, in)) +
-                                     packedPiece(packer.bytes(dtype, out, rank)) + dora * packedPiece(out * 4);
+                                               packedRowBytes(packer, format, 1));
+              const int64_t packed = packedPiece(packer.bytes(format, rank, in)) +
+                                     packedPiece(packer.bytes(format, out, rank)) + dora * packedPiece(out * 4);
               EXPECT_GE(source->bytes, packed)
-                  << rank << " " << in << " " << out << " " << dora << " " << dtypeName(dtype);
+                  << rank << " " << in << " " << out << " " << dora << " " << dtypeName(format.dtype);
               EXPECT_GE(source->elements, rank * (in + out));
             }
           }

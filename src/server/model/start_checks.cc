@@ -48,6 +48,7 @@ executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
   adapters.setMaxDeviceAdapters(options.max_gpu_loras);
   adapters.setNumPutWorkers(kAdapterLoaders);
   adapters.setRejectWhenFull(options.adapter_overload == "reject");
+  if (options.lora_storage == "int8") adapters.setLoraStorage(executor::LoraStorage::kINT8);
   if (options.max_lora_rank) adapters.setMaxAdapterSize(*options.max_lora_rank);
   return adapters;
 }

@@ -1,0 +1,54 @@
+#include "engine/adapter_values.h"
+
+#include "base/background_throttle.h"
+#include "base/error.h"
+#include "checkpoint/quantise_row.h"
+#include "lora/adapter_builder.h"
+
+namespace chorus {
+
+std::vector<std::byte> convertedValues(const std::byte* data, DType from, DType to, int64_t count,
+                                       BackgroundThrottle* throttle) {
+  std::vector<std::byte> out(static_cast<size_t>(count) * dtypeSize(to));
+  convertElements(data, from, out.data(), to, static_cast<size_t>(count), throttle);
+  return out;
+}
+
+void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out, BackgroundThrottle* throttle) {
+  const std::vector<std::byte> rounded = convertedValues(data, from, to, static_cast<int64_t>(out.size()), throttle);
+  convertElements(rounded.data(), to, out.data(), DType::kFloat32, out.size(), throttle);
+}
+
+QuantisedTerm quantisedTerm(const std::byte* data, DType from, int64_t rows, int64_t in, BackgroundThrottle* throttle) {
+  QuantisedTerm term{std::vector<int8_t>(static_cast<size_t>(rows * in)),
+                     std::vector<float>(static_cast<size_t>(rows))};
+  std::vector<float> row(static_cast<size_t>(in));
+  // One group of all inputs, because scales of groups make use of the integers' range in both directions.
+  const WeightFormat format(DType::kInt8, in, DType::kFloat32);
+  for (int64_t r = 0; r < rows; ++r) {
+    convertElements(data + static_cast<size_t>(r * in) * dtypeSize(from), from, row.data(), DType::kFloat32,
+                    row.size());
+    if (!allFinite(std::as_bytes(std::span(row)), DType::kFloat32)) {
+      fail(ErrorCode::kInvalidArgument, "the adapter holds values beyond the range of float32");
+    }
+    quantiseRow(row.data(), in, format, term.integers.data() + r * in, &term.scales[static_cast<size_t>(r)]);
+    chargeThrottle(throttle, row.size() * sizeof(float));
+  }
+  return term;
+}
+
+std::vector<float> termValues(const std::byte* data, DType from, const WeightFormat& format, int64_t rows, int64_t in,
+                              BackgroundThrottle* throttle) {
+  std::vector<float> values(static_cast<size_t>(rows * in));
+  if (!isQuantised(format.dtype)) {
+    roundValues(data, from, format.dtype, values, throttle);
+    return values;
+  }
+  const QuantisedTerm term = quantisedTerm(data, from, rows, in, throttle);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(term.integers[i]) * term.scales[i / static_cast<size_t>(in)];
+  }
+  return values;
+}
+
+}  // namespace chorus
