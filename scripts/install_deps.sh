@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the packages for building and testing on Debian 12; with --ci also the clang tools, valgrind and mandoc, with --neon
-# also the packages for scripts/neon.sh, with --e2e the proxies for scripts/e2e.sh, with --page the browser for
+# also the packages for scripts/neon.sh, with --numa those for scripts/numa.sh, with --e2e the proxies for scripts/e2e.sh, with --page the browser for
 # scripts/page.sh, with --packaging the tools for scripts/packaging.sh. Uses sudo when not root. Does nothing when all
 # packages are installed.
 set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build ccache git pkg-config python3 python3-venv ca-certificates
-  libhwy-dev libboost1.81-dev libssl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
+  libhwy-dev libnuma-dev libboost1.81-dev libssl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
   libonig-dev libutf8proc-dev libarchive-dev libyaml-cpp-dev zlib1g-dev prometheus-cpp-dev libgtest-dev libgmock-dev
 )
 if [ "${1:-}" = --ci ]; then
@@ -21,6 +21,9 @@ if [ "${1:-}" = --e2e ]; then
 fi
 if [ "${1:-}" = --packaging ]; then
   packages+=(dpkg-dev file systemd haproxy curl)
+fi
+if [ "${1:-}" = --numa ]; then
+  packages+=(qemu-system-x86 busybox-static cpio)
 fi
 if [ "${1:-}" = --page ]; then
   packages+=(chromium)

@@ -21,7 +21,7 @@ unavailable() {
 scripts/install_deps.sh --neon || unavailable "the cross compiler or qemu"
 
 packages=(
-  libhwy-dev libhwy1 libssl-dev libssl3 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9 libonig-dev libonig5
+  libhwy-dev libhwy1 libnuma-dev libnuma1 libssl-dev libssl3 libspdlog-dev libspdlog1.10 libfmt-dev libfmt9 libonig-dev libonig5
   libutf8proc-dev libutf8proc2 libarchive-dev libarchive13 libyaml-cpp-dev libyaml-cpp0.7 zlib1g-dev zlib1g
   prometheus-cpp-dev libprometheus-cpp-core1.0 libgtest-dev libgmock-dev
 )

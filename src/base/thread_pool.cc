@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <chrono>
+#include <utility>
 
 #include "base/cpu_features.h"
 
@@ -20,7 +21,8 @@ inline void pauseCpu() {
 }
 }  // namespace
 
-ThreadPool::ThreadPool(int threads, int spin_us) : spin_us_(threads > availableCores() ? 0 : spin_us) {
+ThreadPool::ThreadPool(int threads, int spin_us, std::function<void(int thread)> begin)
+    : spin_us_(threads > availableCores() ? 0 : spin_us), begin_(std::move(begin)) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { workerLoop(i); });
 }
 
@@ -67,6 +69,7 @@ void ThreadPool::runErased(int64_t tasks, Job job, void* context) {
 }
 
 void ThreadPool::workerLoop(int thread) {
+  if (begin_) begin_(thread);
   uint64_t seen = 0;  // generation of the last job that this worker noticed
   const auto isNew = [&](uint64_t state) { return state >> kGenerationShift != seen; };
   for (;;) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -13,8 +14,9 @@ namespace chorus {
 class ThreadPool {
  public:
   // threads >= 1, including the caller. Workers wait for the next job by spinning for at most spin_us microseconds and
-  // then sleeping; with more threads than available cores they do not spin.
-  explicit ThreadPool(int threads, int spin_us = 50);
+  // then sleeping; with more threads than available cores they do not spin. begin(thread) is called on each worker before
+  // its first task; it may be empty.
+  explicit ThreadPool(int threads, int spin_us = 50, std::function<void(int thread)> begin = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -49,6 +51,7 @@ class ThreadPool {
   static constexpr uint64_t kOpen = uint64_t{1} << 31;
 
   int spin_us_;
+  std::function<void(int thread)> begin_;
   std::vector<std::thread> workers_;
   Job job_ = nullptr;
   void* context_ = nullptr;

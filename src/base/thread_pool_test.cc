@@ -21,6 +21,16 @@ TEST(ThreadPoolTest, RunsEveryTaskOnceForAnyThreadCount) {
   }
 }
 
+TEST(ThreadPoolTest, EveryWorkerBeginsOnce) {
+  std::vector<std::atomic<int>> begun(4);
+  {
+    ThreadPool pool(4, 0, [&](int thread) { begun[static_cast<size_t>(thread)].fetch_add(1); });
+    pool.run(10, [](int64_t, int) {});
+  }
+  EXPECT_EQ(begun[0].load(), 0) << "the caller's thread";
+  for (size_t thread = 1; thread < 4; ++thread) EXPECT_EQ(begun[thread].load(), 1);
+}
+
 TEST(ThreadPoolTest, WakesSleepingWorkers) {
   ThreadPool pool(3, 0);
   std::atomic<int> sum{0};

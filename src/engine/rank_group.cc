@@ -10,9 +10,11 @@
 
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/local.h"
 #include "engine/adapter_limits.h"
 #include "engine/rank_threads.h"
+#include "kernels/numa.h"
 #include "lora/adapter.h"
 
 namespace chorus {
@@ -31,6 +33,12 @@ std::vector<std::shared_ptr<const Engine>> RankGroup::loadEngines(const std::fil
 struct RankGroup::Ranks {
   Rank& at(int32_t rank) { return *ranks[static_cast<size_t>(rank)]; }
 
+  // Lets the calling thread run on the node of the rank's first thread.
+  void placeThread(int32_t rank) const {
+    const std::vector<NumaNode>& of_rank = nodes[static_cast<size_t>(rank)];
+    if (!of_rank.empty()) runThreadOn(of_rank.front());
+  }
+
   // The adapters that commands name while they run.
   const Adapter& pendingOf(AdapterId id) {
     const std::lock_guard lock(mutex);
@@ -46,6 +54,7 @@ struct RankGroup::Ranks {
   std::map<AdapterId, const Adapter*> pending;
   int32_t tp_size = 1;
   int32_t kv_groups = 1;
+  std::vector<std::vector<NumaNode>> nodes;  // by rank; empty if nothing is to be placed
   std::vector<std::unique_ptr<LocalGroup>> groups;  // for each use, one for each stage or for each tp_rank
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::byte> step;                 // the current step's command
@@ -79,9 +88,17 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   const auto tensor = addGroups(mapping.pp_size, mapping.tp_size, longest_row, spin_us);
   const auto pipeline = addGroups(mapping.tp_size, mapping.pp_size, longest_row, spin_us);
   const auto adapters = addGroups(mapping.pp_size, mapping.tp_size, 1, 0);
+  const std::vector<NumaNode> nodes = numaNodes();
+  if (!nodes.empty()) {
+    log::info("{} NUMA nodes: {}", nodes.size(),
+              mapping.tp_size > 1 ? "the ranks of a stage divide them" : "threads run on all, weights lie on all in turn");
+  }
   for (int32_t i = 0; i < size(); ++i) {
-    const std::shared_ptr<Backend> own = createBackend(each);
     const int32_t stage = mapping.ppRank(i), tp_rank = mapping.tpRank(i);
+    const std::span<const NumaNode> of_rank = nodesOfPart(nodes, tp_rank, mapping.tp_size);
+    each.nodes.assign(of_rank.begin(), of_rank.end());
+    all.nodes.push_back(each.nodes);
+    const std::shared_ptr<Backend> own = createBackend(each);
     const auto communicatorOf = [&](const std::vector<LocalGroup*>& groups, int32_t group, int32_t rank) {
       return groups.empty() ? nullptr : groups[static_cast<size_t>(group)]->communicator(rank, *own);
     };
@@ -92,11 +109,13 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   }
   std::vector<LocalGroup*> of_steps = tensor;
   of_steps.insert(of_steps.end(), pipeline.begin(), pipeline.end());
-  all.steps.emplace(size(), std::move(of_steps));
+  all.steps.emplace(size(), std::move(of_steps), [&all](int32_t rank) { all.placeThread(rank); });
   all.adapters.emplace(size(), adapters);
 }
 
 RankGroup::~RankGroup() = default;
+
+void RankGroup::placeStepThread() const { ranks_->placeThread(0); }
 
 std::span<const float> RankGroup::run(const StepInput& input) {
   Ranks& all = *ranks_;

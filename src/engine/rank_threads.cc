@@ -4,7 +4,8 @@
 
 namespace chorus {
 
-RankThreads::RankThreads(int32_t ranks, std::vector<LocalGroup*> groups) : groups_(std::move(groups)) {
+RankThreads::RankThreads(int32_t ranks, std::vector<LocalGroup*> groups, std::function<void(int32_t rank)> begin)
+    : groups_(std::move(groups)), begin_thread_(std::move(begin)) {
   for (int32_t rank = 1; rank < ranks; ++rank) threads_.emplace_back([this, rank] { work(rank); });
 }
 
@@ -51,6 +52,7 @@ void RankThreads::execute(int32_t rank, Call call) {
 }
 
 void RankThreads::work(int32_t rank) {
+  if (begin_thread_) begin_thread_(rank);
   std::unique_lock lock(mutex_);
   for (uint64_t done = 0;;) {
     begin_.wait(lock, [&] { return stop_ || runs_ != done; });

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,8 +18,9 @@ namespace chorus {
 class RankThreads {
  public:
   // groups: the groups of the communicators that the ranks use meanwhile. If a rank fails, they are aborted, so that
-  // the other ranks do not wait for it. They must outlive this object.
-  RankThreads(int32_t ranks, std::vector<LocalGroup*> groups);
+  // the other ranks do not wait for it. They must outlive this object. begin(rank) is called on each rank's thread before
+  // its first call; it may be empty.
+  RankThreads(int32_t ranks, std::vector<LocalGroup*> groups, std::function<void(int32_t rank)> begin = nullptr);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
@@ -33,6 +35,7 @@ class RankThreads {
   void work(int32_t rank);
 
   std::vector<LocalGroup*> groups_;
+  std::function<void(int32_t rank)> begin_thread_;
   std::mutex one_run_;  // held during a run of several ranks
 
   // State of the current run.

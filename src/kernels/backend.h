@@ -20,6 +20,7 @@
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/moe/moe.h"
+#include "kernels/numa.h"
 #include "kernels/position_embedding/position_embedding.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/row_squares/row_squares.h"
@@ -118,12 +119,15 @@ class Backend {
 //   - isa: instruction set to use; none means the best one of this machine.
 //   - spin_us: time in microseconds that idle threads spin before they sleep. Use 0 if the process has more threads
 //     than cores.
+//   - nodes: the NUMA nodes on whose processors the threads run and on which weights lie; empty: anywhere. The thread that
+//     calls the ops is the caller's to place.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;
   std::optional<Isa> isa;
   int spin_us = 50;
   bool import_in_background = false;  // importWeights returns before the weights are in huge pages
+  std::vector<NumaNode> nodes{};
 };
 // Throws Error if the backend or the instruction set is not available; the message lists those that are.
 std::unique_ptr<Backend> createBackend(const BackendOptions& options);

@@ -26,10 +26,15 @@ struct CpuContext : StepContext {
 
 CpuContext& own(StepContext& context) { return static_cast<CpuContext&>(context); }
 
+std::function<void(int thread)> placement(const std::vector<NumaNode>& nodes, int threads) {
+  if (nodes.empty()) return nullptr;
+  return [nodes, threads](int thread) { runThreadOn(nodeOfThread(nodes, thread, threads)); };
+}
+
 class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, Isa isa, const BackendOptions& options)
-      : HostBackend(options.import_in_background), pool_(threads, options.spin_us), workspace_(pool_, isa) {}
+      : HostBackend(options), pool_(threads, options.spin_us, placement(options.nodes, threads)), workspace_(pool_, isa) {}
 
   std::string_view name() const override { return "cpu"; }
   const VariantRecord& used() const override { return workspace_.used; }

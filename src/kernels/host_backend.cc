@@ -22,7 +22,7 @@ DeviceBuffer HostBackend::allocate(size_t bytes) {
 const void* HostBackend::importWeights(const void* host, size_t bytes, const Imported& imported) {
   constexpr size_t kWorthMoving = size_t{256} << 20;
   if (bytes < kWorthMoving || bytes > availableMemory() / 2) return host;
-  auto weights = std::make_unique<MovedWeights>(host, bytes);
+  auto weights = std::make_unique<MovedWeights>(host, bytes, nodes_);
   if (weights->data() == nullptr) return host;
   if (!import_in_background_) {
     weights->start(std::min(availableCores(), 8), false, imported);

@@ -11,7 +11,8 @@ namespace chorus {
 
 class HostBackend : public Backend {
  public:
-  explicit HostBackend(bool import_in_background) : import_in_background_(import_in_background) {}
+  explicit HostBackend(const BackendOptions& options)
+      : import_in_background_(options.import_in_background), nodes_(options.nodes) {}
   DeviceBuffer allocate(size_t bytes) override;
   void upload(void* device, const void* host, size_t bytes, Stream stream) override;
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
@@ -27,6 +28,7 @@ class HostBackend : public Backend {
   void free(void* data, size_t size) override;
 
   bool import_in_background_;
+  std::vector<NumaNode> nodes_;
   std::vector<std::unique_ptr<MovedWeights>> weights_;
 };
 

@@ -28,7 +28,8 @@ void unmap(void* begin, std::byte* end) {
 }
 }  // namespace
 
-MovedWeights::MovedWeights(const void* host, size_t bytes) : bytes_(roundUp(bytes, kPage)) {
+MovedWeights::MovedWeights(const void* host, size_t bytes, std::vector<NumaNode> nodes)
+    : nodes_(std::move(nodes)), bytes_(roundUp(bytes, kPage)) {
   if (bytes == 0 || reinterpret_cast<uintptr_t>(host) % kPage != 0) return;
   // Reserves whole huge pages from an aligned address on, so that the kernel moves them as huge pages.
   reserved_bytes_ = roundUp(bytes_, kHugePage) + kHugePage;
@@ -62,6 +63,7 @@ void MovedWeights::wait() {
 void MovedWeights::movePieces(bool low_priority) {
   // On Linux this is the priority of the calling thread alone.
   if (low_priority) ::setpriority(PRIO_PROCESS, 0, kLowPriority);
+  placePagesOn(nodes_);
   while (!stop_) {
     const size_t begin = next_.fetch_add(kPiece);
     if (begin >= bytes_) return;

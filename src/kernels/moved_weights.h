@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/numa.h"
+
 namespace chorus {
 
 // A second mapping of memory that is a shared mapping of a file. Its pieces are copied one by one to anonymous huge
@@ -15,8 +17,9 @@ namespace chorus {
 // Pieces that cannot be moved because memory ran out stay as they are.
 class MovedWeights {
  public:
-  // host: page-aligned; must stay mapped and unchanged while this object lives.
-  MovedWeights(const void* host, size_t bytes);
+  // host: page-aligned; must stay mapped and unchanged while this object lives. nodes: the NUMA nodes on which the moved
+  // pages lie in turn; empty: where the kernel puts them.
+  MovedWeights(const void* host, size_t bytes, std::vector<NumaNode> nodes = {});
   ~MovedWeights();  // stops moving
   MovedWeights(const MovedWeights&) = delete;
   MovedWeights& operator=(const MovedWeights&) = delete;
@@ -33,6 +36,7 @@ class MovedWeights {
   void movePieces(bool low_priority);
   bool move(size_t begin, size_t size);
 
+  std::vector<NumaNode> nodes_;
   void* reserved_ = nullptr;
   size_t reserved_bytes_ = 0;
   std::byte* data_ = nullptr;

@@ -13,7 +13,7 @@ const StepBatch& batchOf(const StepContext& context) { return static_cast<const 
 
 class ReferenceBackend final : public HostBackend {
  public:
-  ReferenceBackend() : HostBackend(false) {}
+  ReferenceBackend() : HostBackend(BackendOptions()) {}
   std::string_view name() const override { return "reference"; }
   const VariantRecord& used() const override { return used_; }
   std::unique_ptr<StepContext> createContext() override { return std::make_unique<ReferenceContext>(); }

@@ -110,6 +110,7 @@ class RankRunner : public StepRunner {
   RankRunner(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
              const SessionOptions& options)
       : ranks(std::move(engines), backend, options) {}
+  void placeStepThread() override { ranks.placeStepThread(); }
   std::span<const float> run(const StepInput& input) override {
     const Running now(running_);
     return ranks.run(input);

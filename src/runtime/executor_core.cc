@@ -31,6 +31,7 @@ void ExecutorCore::shutdown() {
 }
 
 void ExecutorCore::loop() {
+  runner_->placeStepThread();
   while (admission_.waitForWork(idle_)) {
     try {
       round();

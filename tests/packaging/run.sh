@@ -17,7 +17,7 @@ cpack -G DEB -B "$work" >"$work/cpack.log" 2>&1 || { cat "$work/cpack.log"; exit
 package=$(echo "$work"/chorus_*.deb)
 
 # ---- Fields and files
-for library in libarchive13 libfmt9 libonig5 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 \
+for library in libarchive13 libfmt9 libnuma1 libonig5 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 libstdc++6 libutf8proc2 \
   libyaml-cpp0.7 zlib1g; do
   dpkg-deb -f "$package" Depends | grep -qF "$library" || fail "the package does not depend on $library"
 done
