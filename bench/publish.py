@@ -11,75 +11,18 @@ Usage: bench/publish.py --chorus build/release/bin/chorus [--uploads 20] [--keep
 import argparse
 import http.client
 import json
-import os
 import pathlib
-import shutil
 import statistics
-import struct
 import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/e2e"))
+from made_up_model import SMALL, adapter_config, adapter_weights, make_base  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
-HIDDEN, INNER, LAYERS, HEADS, RANK = 1024, 2816, 10, 16, 64
-LINEARS = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN, HIDDEN), "self_attn.v_proj": (HIDDEN, HIDDEN),
-           "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (INNER, HIDDEN), "mlp.up_proj": (INNER, HIDDEN),
-           "mlp.down_proj": (HIDDEN, INNER)}
-SIGNS = bytes(0x3C if value < 128 else 0xBC for value in range(256))
-
-
-def random_bfloat16(count):
-    """Random values of about 0.01."""
-    values = bytearray(2 * count)
-    values[0::2] = os.urandom(count)
-    values[1::2] = os.urandom(count).translate(SIGNS)
-    return bytes(values)
-
-
-def safetensors(shapes, metadata=None):
-    header, offset = ({"__metadata__": metadata} if metadata else {}), 0
-    values = []
-    for name, shape in shapes.items():
-        count = 1
-        for extent in shape:
-            count *= extent
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + 2 * count]}
-        offset += 2 * count
-        values.append(random_bfloat16(count))
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(values)
-
-
-def make_base(folder):
-    demo = ROOT / "examples/demo/base"
-    shutil.copytree(demo, folder)
-    for weights in folder.glob("*.safetensors*"):
-        weights.unlink()
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-               "num_key_value_heads": HEADS, "head_dim": HIDDEN // HEADS, "tie_word_embeddings": True, "torch_dtype": "bfloat16"}
-    (folder / "config.json").write_text(json.dumps(config))
-    shapes = {"model.embed_tokens.weight": [config["vocab_size"], HIDDEN], "model.norm.weight": [HIDDEN]}
-    for layer in range(LAYERS):
-        prefix = f"model.layers.{layer}."
-        shapes |= {f"{prefix}{name}.weight": list(shape) for name, shape in LINEARS.items()}
-        shapes |= {f"{prefix}{name}.weight": [HIDDEN] for name in ("input_layernorm", "post_attention_layernorm")}
-    (folder / "model.safetensors").write_bytes(safetensors(shapes))
-
-
-def make_adapter():
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": RANK, "bias": "none", "task_type": "CAUSAL_LM",
-              "target_modules": [name.split(".")[1] for name in LINEARS]}
-    shapes = {}
-    for layer in range(LAYERS):
-        for name, (rows, columns) in LINEARS.items():
-            prefix = f"base_model.model.model.layers.{layer}.{name}."
-            shapes |= {prefix + "lora_A.weight": [RANK, columns], prefix + "lora_B.weight": [rows, RANK]}
-    return safetensors(shapes, {"adapter_config.json": json.dumps(config)})
+RANK = 64
 
 
 def publish(connection, body):
@@ -114,7 +57,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="chorus-publish-") as scratch:
         folder = arguments.keep or pathlib.Path(scratch)
         if not (folder / "base").exists():
-            make_base(folder / "base")
+            make_base(folder / "base", SMALL)
         with ServerProcess(arguments.chorus, [
                 folder / "base", "--dtype", "bfloat16", "--cache_dir", folder / "cache", "--enable_admin", "--lora_upload_dir",
                 folder / "uploads", "--max_lora_rank", RANK, "--log_level", "warning"]) as server:
@@ -122,7 +65,7 @@ def main():
             connection = http.client.HTTPConnection(host)
             times = []
             for number in range(arguments.uploads + 2):
-                body = make_adapter()
+                body = adapter_weights(SMALL, RANK, {"adapter_config.json": adapter_config(SMALL, RANK)})
                 begin = time.monotonic()
                 publish(connection, body)
                 published = time.monotonic()
