@@ -80,7 +80,8 @@ def run(arguments, scratch):
             arguments.demo / "base", "--lora_dir", scratch / "adapters", "--cache_dir", scratch / "cache", "--dtype", "float32",
             "--max_lora_rank", max(RANKS), "--log_level", "warning", "--max_cpu_loras", 6, "--max_gpu_loras", 4,
             "--max_batch_size", 64, "--kv_cache_max_tokens", 16384, "--max_connections", 1024,
-            "--adapter_overload", "reject"]) as server:
+            # All streams and the samples come from one address.
+            "--max_connections_per_client", arguments.streams + 16, "--adapter_overload", "reject"]) as server:
         loads = []
         for share, fields in LOADS:
             loads.append(Load(arguments, server, scratch, share * arguments.seconds, fields))
