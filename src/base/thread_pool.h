@@ -14,8 +14,8 @@ namespace chorus {
 class ThreadPool {
  public:
   // threads >= 1, including the caller. Workers wait for the next job by spinning for at most spin_us microseconds and
-  // then sleeping; with more threads than available cores they do not spin. begin(thread) is called on each worker before
-  // its first task; it may be empty.
+  // then sleeping; with more threads than available cores they do not spin. begin(thread) is called on each worker
+  // before its first task; it may be empty.
   explicit ThreadPool(int threads, int spin_us = 50, std::function<void(int thread)> begin = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -18,8 +18,8 @@ namespace chorus {
 class RankThreads {
  public:
   // groups: the groups of the communicators that the ranks use meanwhile. If a rank fails, they are aborted, so that
-  // the other ranks do not wait for it. They must outlive this object. begin(rank) is called on each rank's thread before
-  // its first call; it may be empty.
+  // the other ranks do not wait for it. They must outlive this object. begin(rank) is called on each rank's thread
+  // before its first call; it may be empty.
   RankThreads(int32_t ranks, std::vector<LocalGroup*> groups, std::function<void(int32_t rank)> begin = nullptr);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;

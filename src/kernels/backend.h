@@ -119,8 +119,8 @@ class Backend {
 //   - isa: instruction set to use; none means the best one of this machine.
 //   - spin_us: time in microseconds that idle threads spin before they sleep. Use 0 if the process has more threads
 //     than cores.
-//   - nodes: the NUMA nodes on whose processors the threads run and on which weights lie; empty: anywhere. The thread that
-//     calls the ops is the caller's to place.
+//   - nodes: the NUMA nodes on whose processors the threads run and on which weights lie; empty: anywhere. The caller
+//     of the ops places its own thread.
 struct BackendOptions {
   std::string name = "cpu";
   int threads = 0;

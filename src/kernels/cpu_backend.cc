@@ -34,7 +34,9 @@ std::function<void(int thread)> placement(const std::vector<NumaNode>& nodes, in
 class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, Isa isa, const BackendOptions& options)
-      : HostBackend(options), pool_(threads, options.spin_us, placement(options.nodes, threads)), workspace_(pool_, isa) {}
+      : HostBackend(options),
+        pool_(threads, options.spin_us, placement(options.nodes, threads)),
+        workspace_(pool_, isa) {}
 
   std::string_view name() const override { return "cpu"; }
   const VariantRecord& used() const override { return workspace_.used; }

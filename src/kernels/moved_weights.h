@@ -17,8 +17,8 @@ namespace chorus {
 // Pieces that cannot be moved because memory ran out stay as they are.
 class MovedWeights {
  public:
-  // host: page-aligned; must stay mapped and unchanged while this object lives. nodes: the NUMA nodes on which the moved
-  // pages lie in turn; empty: where the kernel puts them.
+  // host: page-aligned; must stay mapped and unchanged while this object lives. nodes: the NUMA nodes on which the
+  // moved pages lie in turn; empty: where the kernel puts them.
   MovedWeights(const void* host, size_t bytes, std::vector<NumaNode> nodes = {});
   ~MovedWeights();  // stops moving
   MovedWeights(const MovedWeights&) = delete;

@@ -87,8 +87,8 @@ TEST(NumaTest, NodesOfThisMachineDivideItsProcessors) {
   }
 }
 
-// Number of pages of the mappings that begin in [begin, begin + bytes), by node. From numa_maps, because containers may not
-// ask the kernel by get_mempolicy.
+// Number of pages of the mappings that begin in [begin, begin + bytes), by node. From numa_maps, because containers may
+// not ask the kernel by get_mempolicy.
 std::map<int, size_t> pagesByNode(const void* begin, size_t bytes) {
   std::map<int, size_t> pages;
   std::ifstream maps("/proc/self/numa_maps");
