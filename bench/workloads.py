@@ -82,7 +82,8 @@ def popular(arguments, url, names, held, reference):
     for skew in (0, 1.5):
         report = measured(arguments, url, names, "--streams", STREAMS, "--duration", arguments.seconds, "--prompt", 16,
                           "--output", 64, "--zipf", skew)
-        bytes_of_step = 2 * (SMALL.weights() + distinct(len(names), skew) * SMALL.adapter_values(RANK))
+        value_bytes = 1 if "lora_storage int8" in arguments.flags else 2
+        bytes_of_step = 2 * SMALL.weights() + value_bytes * distinct(len(names), skew) * SMALL.adapter_values(RANK)
         reference.setdefault("bytes", bytes_of_step)
         reference.setdefault("rate", report["output_tokens_per_s"])
         of_bytes = report["output_tokens_per_s"] * bytes_of_step / (reference["rate"] * reference["bytes"])
@@ -113,7 +114,7 @@ def serve_and_measure(arguments, folder):
             shared(arguments, process.url, adapter_names(12))
     if "popular" in arguments.only:
         reference = {}
-        for count in [count for count in (32, 100, 300, arguments.most) if count <= arguments.most]:
+        for count in sorted({count for count in (32, 100, 300, arguments.most) if count <= arguments.most}):
             for held in sorted({count, min(count, 200)}, reverse=True):
                 with server(held, 16384) as process:
                     popular(arguments, process.url, adapter_names(count), held, reference)
@@ -123,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chorus", type=pathlib.Path, default=ROOT / "build/release/bin/chorus")
     parser.add_argument("--only", nargs="+", choices=["forty", "popular", "shared"], default=["forty", "popular", "shared"])
-    parser.add_argument("--flags", default="", help="further flags of chorus serve")
+    parser.add_argument("--flags", default="", help="further flags of chorus serve; not --quantize, of which the bytes know nothing")
     parser.add_argument("--seconds", type=float, default=60, help="of each load")
     parser.add_argument("--most", type=int, default=1000, help="adapters of the load `popular`; each takes 6.3 MB on disk")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for model, adapters and engine, which later runs use again")

@@ -24,7 +24,7 @@ step fuzz_coverage scripts/fuzz_coverage.sh
 step planted_bugs scripts/planted_bugs.py
 step mutations scripts/mutations.sh
 step neon scripts/neon.sh --if-available
-step numa scripts/numa.sh
+step numa scripts/numa.sh --if-available
 step tidy scripts/tidy.sh --all
 step hostile scripts/hostile.sh --all
 step hostile_asan scripts/hostile.sh --all --sanitized

@@ -71,7 +71,7 @@ TEST_F(BuildCommand, ActivationsAreThoseOfTheFlagOrOfTheCheckpoint) {
   const auto algorithm = [&] {
     return readJsonFile(engine_ / "config.json")["pretrained_config"]["quantization"]["quant_algo"].get<std::string>();
   };
-  EXPECT_THAT(refusal({"--activations", "int8"}), HasSubstr("--activations: the checkpoint is not quantised"));
+  EXPECT_THAT(refusal({"--activations", "int8"}), HasSubstr("--activations: the model is not quantised"));
   EXPECT_THAT(refusal({"--activations", "int4"}), HasSubstr("--activations"));
   for (const int32_t bits : {8, 4}) {
     convertModel(golden_.directory, dir_.path() / "checkpoint",

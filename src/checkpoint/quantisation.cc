@@ -105,7 +105,7 @@ void setActivationBits(ModelConfig& config, int32_t bits, std::string_view sourc
   std::optional<std::string>& name = config.quantization.quant_algo;
   if (!name) {
     fail(ErrorCode::kInvalidArgument,
-         "{}: the checkpoint is not quantised; convert the model with --use_weight_only first", source);
+         "{}: the model is not quantised; convert it with --use_weight_only, or serve it with --quantize", source);
   }
   const Algorithm* algorithm = findAlgorithm(*name);
   if (algorithm != nullptr) name = nameOf(algorithm->weights, bits);

@@ -152,8 +152,8 @@ void addBuildCommand(CLI::App& app) {
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   build
       ->add_option("--activations", args->activations,
-                   "Inputs of quantised linears: rounded to 8 or 16 bits, dynamically for every 128 inputs or group; "
-                   "default: as the checkpoint's quant_algo says, 16 bits for W8A16 and W4A16")
+                   "Integers to which quantised linears round their inputs in every step; each 128 inputs of a row, or "
+                   "group if that is smaller, share a scale; default: as the checkpoint's quant_algo says")
       ->check(CLI::IsMember({"int8", "int16"}));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")
       ->check(inRange(0, 1 << 12))

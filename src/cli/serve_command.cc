@@ -111,9 +111,6 @@ void runServe(ServeArgs& args, const std::string& configuration) {
   if (options.group_size && options.quantize.empty()) {
     fail(ErrorCode::kInvalidArgument, "--group_size needs --quantize");
   }
-  if (options.activations != "int16" && options.quantize.empty() && options.engine_directory.empty()) {
-    fail(ErrorCode::kInvalidArgument, "--activations needs --quantize");
-  }
   for (std::string& place : args.lora_dirs) options.lora_directories.emplace_back(std::move(place), "--lora_dir");
   for (std::string& place : args.lora_modules)
     options.lora_directories.emplace_back(std::move(place), "--lora_modules");
@@ -323,12 +320,11 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
       ->check(oneOf({-1, 0, 32, 64, 128}));
   serve
-      ->add_option(
-          "--activations", options.activations,
-          "With --quantize, inputs of quantised linears: rounded to 8 bits or to 16, dynamically for every 128 "
-          "inputs or group")
-      ->check(oneOf({"int16", "int8"}))
-      ->capture_default_str();
+      ->add_option("--activations", options.activations,
+                   "Integers to which a quantised model's linears round their inputs in every step; each 128 inputs of "
+                   "a row, or "
+                   "group if that is smaller, share a scale; default: as a checkpoint's quant_algo says, else int16")
+      ->check(oneOf({"int16", "int8"}));
   serve
       ->add_option("--max_seq_len", options.max_seq_len,
                    "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")
@@ -359,7 +355,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve
       ->add_option("--lora_storage", options.lora_storage,
                    "How A and B of adapters are kept in memory; model: in the model's type; int8: as 8-bit integers "
-                   "with a scale for each output, in little more than half the memory of a 16-bit type")
+                   "with a scale for each row of A and of B, in little more than half the memory of a 16-bit type")
       ->check(oneOf({"model", "int8"}))
       ->capture_default_str();
   serve->add_option("--cache_dir", options.cache_directory,

@@ -23,7 +23,8 @@ QuantisedTerm quantisedTerm(const std::byte* data, DType from, int64_t rows, int
   QuantisedTerm term{std::vector<int8_t>(static_cast<size_t>(rows * in)),
                      std::vector<float>(static_cast<size_t>(rows))};
   std::vector<float> row(static_cast<size_t>(in));
-  // One group of all inputs, because scales of groups make use of the integers' range in both directions.
+  // Passed as one group of all inputs: quantiseRow divides amax by 127 for groups, and by 128 without, which would
+  // clamp the largest positive value.
   const WeightFormat format(DType::kInt8, in, DType::kFloat32);
   for (int64_t r = 0; r < rows; ++r) {
     convertElements(data + static_cast<size_t>(r * in) * dtypeSize(from), from, row.data(), DType::kFloat32,
@@ -45,8 +46,12 @@ std::vector<float> termValues(const std::byte* data, DType from, const WeightFor
     return values;
   }
   const QuantisedTerm term = quantisedTerm(data, from, rows, in, throttle);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(term.integers[i]) * term.scales[i / static_cast<size_t>(in)];
+  for (int64_t r = 0; r < rows; ++r) {
+    const float scale = term.scales[static_cast<size_t>(r)];
+    for (int64_t i = r * in; i < (r + 1) * in; ++i) {
+      values[static_cast<size_t>(i)] = static_cast<float>(term.integers[static_cast<size_t>(i)]) * scale;
+    }
+    chargeThrottle(throttle, static_cast<size_t>(in) * sizeof(float));
   }
   return values;
 }

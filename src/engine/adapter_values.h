@@ -1,8 +1,8 @@
 // Converts an adapter's values to the types in which an engine keeps them.
 //
 // A and B of LoRA terms have the model's type, or int8: for each output feature (a row of A or of B) a float32 scale,
-// amax / 127, and integers, value / scale rounded to nearest even. Products with int8 take float32 inputs, so nothing
-// but A and B is rounded. All other values of an adapter have the model's type or float32.
+// amax / 127, and integers, value / scale rounded to nearest even. Integers with float32 scales are multiplied by
+// float32 inputs, so nothing but A and B is rounded. All other values of an adapter have the model's type or float32.
 #pragma once
 
 #include <cstddef>

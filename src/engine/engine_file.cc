@@ -34,7 +34,8 @@ void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source
   tensor.scale_dtype = *scales;
   tensor.activation_bits = jsonGetOr<int32_t>(json, "activation_bits", tensor.activation_bits, source);
   if (tensor.activation_bits != 16 && (tensor.activation_bits != 8 || *scales == DType::kFloat32)) {
-    fail(ErrorCode::kCorrupt, "{}: {} has activations that engines do not have", source, tensor.name);
+    fail(ErrorCode::kCorrupt, "{}: {} has activation_bits {}; engines have 16, or 8 if scales are not float32", source,
+         tensor.name, tensor.activation_bits);
   }
 }
 

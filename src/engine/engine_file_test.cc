@@ -73,7 +73,7 @@ TEST_F(EngineFileTest, FormatsOfQuantisedLinearsAreKept) {
   for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].format(), formats[i]) << i;
   const std::string given = "\"activation_bits\":8";
   bytes.replace(bytes.find(given), given.size(), "\"activation_bits\":4");
-  EXPECT_THAT(refusal(bytes), testing::HasSubstr("t1 has activations that engines do not have"));
+  EXPECT_THAT(refusal(bytes), testing::HasSubstr("t1 has activation_bits 4"));
 }
 
 TEST_F(EngineFileTest, RefusesEveryTruncationWithOneLine) {

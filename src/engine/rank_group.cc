@@ -54,7 +54,7 @@ struct RankGroup::Ranks {
   std::map<AdapterId, const Adapter*> pending;
   int32_t tp_size = 1;
   int32_t kv_groups = 1;
-  std::vector<std::vector<NumaNode>> nodes;         // by rank; empty if nothing is to be placed
+  std::vector<std::vector<NumaNode>> nodes;         // by rank; each list is empty if nothing is placed
   std::vector<std::unique_ptr<LocalGroup>> groups;  // for each use, one for each stage or for each tp_rank
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::byte> step;                 // the current step's command
@@ -88,11 +88,12 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
   const auto tensor = addGroups(mapping.pp_size, mapping.tp_size, longest_row, spin_us);
   const auto pipeline = addGroups(mapping.tp_size, mapping.pp_size, longest_row, spin_us);
   const auto adapters = addGroups(mapping.pp_size, mapping.tp_size, 1, 0);
-  const std::vector<NumaNode> nodes = numaNodes();
+  std::vector<NumaNode> nodes = numaNodes();
+  if (!haveProcessorsFor(nodes, mapping.tp_size, each.threads)) nodes.clear();
   if (!nodes.empty()) {
     log::info(
         "{} NUMA nodes: {}", nodes.size(),
-        mapping.tp_size > 1 ? "the ranks of a stage divide them" : "threads run on all, weights lie on all in turn");
+        mapping.tp_size > 1 ? "the ranks of a stage divide them" : "each thread stays on one; weights lie on all");
   }
   for (int32_t i = 0; i < size(); ++i) {
     const int32_t stage = mapping.ppRank(i), tp_rank = mapping.tpRank(i);

@@ -34,7 +34,10 @@ std::vector<NumaNode> numaNodes() {
     }
     if (!node.processors.empty()) nodes.push_back(std::move(node));
   }
-  if (nodes.size() < 2) nodes.clear();
+  // Threads must not be kept away from a processor whose node has no memory for this process.
+  size_t found = 0;
+  for (const NumaNode& node : nodes) found += node.processors.size();
+  if (nodes.size() < 2 || found != numa_bitmask_weight(allowed.get())) nodes.clear();
   return nodes;
 }
 
@@ -45,6 +48,19 @@ std::span<const NumaNode> nodesOfPart(std::span<const NumaNode> nodes, int32_t p
   if (parts > count) return nodes.subspan(static_cast<size_t>(int64_t{part} * count / parts), 1);
   const auto begin = static_cast<size_t>(count * part / parts), end = static_cast<size_t>(count * (part + 1) / parts);
   return nodes.subspan(begin, end - begin);
+}
+
+bool haveProcessorsFor(std::span<const NumaNode> nodes, int32_t parts, int threads) {
+  for (int32_t part = 0; part < parts; ++part) {
+    const std::span<const NumaNode> own = nodesOfPart(nodes, part, parts);
+    int64_t processors = 0, wanted = 0;
+    for (const NumaNode& node : own) processors += std::ssize(node.processors);
+    for (int32_t other = 0; other < parts; ++other) {
+      if (nodesOfPart(nodes, other, parts).data() == own.data()) wanted += threads;
+    }
+    if (wanted > processors) return false;
+  }
+  return true;
 }
 
 const NumaNode& nodeOfThread(std::span<const NumaNode> nodes, int thread, int threads) {

@@ -46,7 +46,7 @@ EngineConfig checkGivenEngine(const ServeOptions& options) {
   };
   refuse(options.dtype != "auto", "--dtype");
   refuse(!options.quantize.empty(), "--quantize");
-  refuse(options.activations != "int16", "--activations");
+  refuse(!options.activations.empty(), "--activations");
   refuse(options.max_seq_len.has_value(), "--max_seq_len");
   if (options.tokenizer_directory.empty()) {
     fail(ErrorCode::kInvalidArgument, "--engine_dir needs --tokenizer_dir");
@@ -127,10 +127,10 @@ ServedEngine locateEngine(const ServeOptions& options) {
     const int32_t group = groupSizeFor(options, model, convert);
     convert.quantise = {.bits = options.quantize == "int4" ? 4 : 8, .group_size = group};
     weights += fmt::format(" {} group {}", options.quantize, group);
-    if (options.activations == "int8") {
-      build.activation_bits = 8;
-      weights += " activations int8";
-    }
+  }
+  if (!options.activations.empty()) {
+    build.activation_bits = options.activations == "int8" ? 8 : 16;
+    weights += " activations " + options.activations;
   }
   TokenizerDirectory text;
   uint64_t disk_bytes = 0;

@@ -54,11 +54,15 @@ TEST_F(ServedEngineTest, QuantisedAndWholeEnginesAreCachedSeparately) {
   options.dtype = "float32";
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--activations: W4A8 is not supported in a float32"));
   options.dtype = "auto";
-  options.activations = "int16";
+  options.activations.clear();
   options.group_size = 32;
   EXPECT_NE(locateEngine(options).engine_directory, quantised);
   options.group_size = 128;
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("group size 128 does not divide the 704 inputs"));
+  options.group_size.reset();
+  options.quantize.clear();
+  options.activations = "int8";
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--activations: the model is not quantised"));
 }
 
 TEST_F(ServedEngineTest, RuntimeLimitsAreNoPartOfTheKeyAndThoseGivenAtStartHold) {
