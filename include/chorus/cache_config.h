@@ -127,7 +127,7 @@ class KvCacheConfig {
   KvReuseScope reuseScope_ = KvReuseScope::kALL;
 };
 
-// Chorus: how A and B of adapters are kept in memory.
+// Chorus: how A and B of adapters of linears are kept in memory. Those of the token embedding keep the model's type.
 enum class LoraStorage {
   kMODEL = 0,  // in the model's type
   kINT8 = 1,   // as 8-bit integers, rounded to nearest, with a float32 scale for each row of A and of B

@@ -30,8 +30,8 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // Lets the calling thread, which will call run(), run on the NUMA node of rank 0's weights. No effect on a machine
-  // with one node.
+  // Restricts the calling thread, which will call run(), to the processors of rank 0's first NUMA node. No effect if
+  // nothing is placed.
   void placeStepThread() const;
 
   // Runs one step on all ranks. The logits, [input.logits_rows, logitsWidth(input, vocab_size)] float32 in host memory,

@@ -12,7 +12,7 @@ namespace chorus {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // Called once on the step thread before its first step: places it near the memory that it will read.
+  // Called once on the step thread before its first step. May restrict it to some processors (RankGroup).
   virtual void placeStepThread() {}
   // Returns logits [input.logits_rows.size(), logitsWidth(input, vocab_size)] in host memory, valid until the next
   // run(). Called on the step thread only. An exception fails all running requests.

@@ -39,7 +39,7 @@ IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
       return f16PanelKernels();
     case DType::kBFloat16:
       return bf16PanelKernels();
-    // The type of a quantised weight's scales is the type of its model.
+    // Scales have the model's type, except those of an adapter's int8 A and B, which are float32 in every model.
     case DType::kInt8:
       return format.scale_dtype == DType::kFloat32 ? int8PanelKernels() : int8FixedPanelKernels(format);
     case DType::kInt4:
