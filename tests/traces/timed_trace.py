@@ -68,7 +68,7 @@ def draw_server(rng):
              "max_num_tokens": rng.choice([64, 256, 2048]), "max_cpu_loras": held,
              "max_gpu_loras": rng.randint(2, held), "kv_reuse_scope": rng.choice(["all", "adapter", "client"]),
              "adapter_overload": rng.choice(["reject", "wait"]),
-             "threads": rng.choice([1, 2]), "lora_storage": rng.choice(["model", "int8"])}
+             "threads": rng.choice([1, 2])}
     return flags
 
 
