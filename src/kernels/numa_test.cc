@@ -80,7 +80,7 @@ TEST(NumaTest, ThreadsAreSpreadInProportionToProcessors) {
   EXPECT_EQ(threadsOf({3, 3, 3}, 9), (std::vector{3, 3, 3}));
 }
 
-// What the kernel says of this machine: if there are nodes to choose from, each processor of this process is on one.
+// On a machine with several nodes, each processor that this process may use is on exactly one of them.
 TEST(NumaTest, NodesOfThisMachineDivideItsProcessors) {
   const std::vector<NumaNode> nodes = numaNodes();
   EXPECT_NE(nodes.size(), 1u);

@@ -139,8 +139,8 @@ class BlockProduct {
     }
   }
 
-  // Where the two registers of rows are loaded from. A row's digits are sizeof(Digits) bytes after those of the row
-  // before it.
+  // Where the two registers of rows are loaded from. From a row's digits to the next row's there are sizeof(Digits)
+  // bytes.
   struct Rows {
     const int8_t* first;
     int64_t second;  // offset of the second register's rows
