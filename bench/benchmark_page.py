@@ -10,7 +10,8 @@ import chorus_alone
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = {"hf": "transformers + PEFT", "vllm": "vLLM", "llama": "llama.cpp", "openvino": "OpenVINO"}
-CHORUS = "chorus"
+CHORUS, CHORUS_A8 = "chorus", "chorus_a8"
+INPUTS = {CHORUS: "16", CHORUS_A8: "8"}
 WEIGHTS = {"bf16": "bfloat16", "int8": "8-bit weights", "int4": "4-bit weights"}
 
 
@@ -66,16 +67,34 @@ def share(value):
 def table(data, width, what, title, roof_title, roof_of):
     samples = data["samples"]
     kinds = [kind for kind in NAMES if any(key[:2] == (width, kind) for key in samples)]
-    head = ["batch", "adapters", "Chorus", "spread", roof_title] + [f"{NAMES[k]} | Chorus / it" for k in kinds]
-    lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |", "|" + "---|" * (5 + 2 * len(kinds))]
+    ours_of_width = [name for name in INPUTS if any(key[:2] == (width, name) for key in samples)]
+    head = ["batch", "adapters", "bits of Chorus's inputs", "Chorus", "spread", roof_title]
+    head += [f"{NAMES[k]} | Chorus / it" for k in kinds]
+    lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |", "|" + "---|" * (6 + 2 * len(kinds))]
     for work in data["works"][width]:
-        ours = median(samples, (width, CHORUS, work), what)
-        row = [str(work[0]), str(work[1]), number(ours), share(spread(samples, (width, CHORUS, work), what)),
-               share(roof_of(width, work, ours))]
-        for kind in kinds:
-            theirs = median(samples, (width, kind, work), what)
-            row.append(number(theirs) + " | " + ("-" if theirs is None else f"{ours / theirs:.2f}"))
-        lines.append("| " + " | ".join(row) + " |")
+        for name in ours_of_width:
+            ours = median(samples, (width, name, work), what)
+            row = [str(work[0]), str(work[1]), INPUTS[name], number(ours), share(spread(samples, (width, name, work), what)),
+                   share(roof_of((width, name, work), ours))]
+            for kind in kinds:
+                theirs = median(samples, (width, kind, work), what)
+                row.append(number(theirs) + " | " + ("-" if theirs is None else f"{ours / theirs:.2f}"))
+            lines.append("| " + " | ".join(row) + " |")
+    return lines + [""]
+
+
+def exact_lines(exact):
+    """The table of how many answers of a batch were those that the prompts get alone."""
+    if not exact:
+        return []
+    names = {**NAMES, CHORUS: "Chorus", CHORUS_A8: "Chorus, inputs of 8 bits"}
+    count = next(iter(exact.values()))[1]
+    lines = ["## Are a batch's answers those that its prompts get alone?", "",
+             f"Of {count} prompts, how many got the same tokens in one batch as alone.", "",
+             f"| engine | weights | by the base | by {count} adapters |", "|---|---|---|---|"]
+    for width, name in dict.fromkeys(key[:2] for key in exact):
+        equal = [exact.get((width, name, adapters), ("-",))[0] for adapters in (0, count)]
+        lines.append(f"| {names[name]} | {WEIGHTS[width]} | {equal[0]} | {equal[1]} |")
     return lines + [""]
 
 
@@ -88,11 +107,11 @@ def page(args, data, load, config):
     model = (f"{config['architectures'][0]}, hidden size {config['hidden_size']}, {config['num_hidden_layers']} layers, "
              f"vocabulary {config['vocab_size']}")
 
-    def generation_share(width, work, _):
-        rows = data["samples"][(width, CHORUS, work)]
+    def generation_share(key, _):
+        rows = data["samples"][key]
         return statistics.median(row["share_of_read_roof"] for row in chorus_alone.steady(rows))
 
-    def context_share(width, work, tokens):
+    def context_share(_, tokens):
         return tokens * flops / product if product else None
 
     lines = [
@@ -119,6 +138,7 @@ def page(args, data, load, config):
     for width in data["works"]:
         lines += table(data, width, "generation_tokens_per_s", "Generation", "of the read roof", generation_share)
         lines += table(data, width, "context_tokens_per_s", "Context", "of the product roof", context_share)
+    lines += exact_lines(data["exact"])
     lines += chorus_alone.path_lines(data["paths"], WEIGHTS, number, share)
     lines += chorus_alone.thread_lines(data["threads"], args.threads, number)
     lines += ["How to read the tables:", "",
@@ -131,6 +151,7 @@ def page(args, data, load, config):
               "only.",
               "- vLLM is stepped by its engine and timed from the step in which the last sequence got its first token. The "
               "others are timed token by token or report their times themselves.",
-              "- With 8-bit weights vLLM rounds inputs to 8 bits too. Chorus does not: its quantisation is weight-only, and "
-              "inputs keep 16 bits.", ""]
+              "- With integer weights all peers round the inputs of products to 8 bits. Chorus keeps 16 bits of them, or "
+              "rounds them to 8 with `--activations int8`. Of 8-bit inputs more products fit into a second than of bfloat16, so "
+              "that shares of the product roof can be above 100 %.", ""]
     return "\n".join(lines)

@@ -1,6 +1,8 @@
-"""Measurements of bench/compare.py without peers: other instruction sets, and one thread against all threads."""
+"""Measurements of bench/compare.py without peers: other instruction sets, one thread against all threads, and whether a
+batch's answers are those that its prompts get alone."""
 import json
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -16,6 +18,29 @@ def throughput(args, engine, *flags):
         if done.returncode != 0:
             sys.exit(f"compare.py: {done.stderr.strip()}")
         return json.loads(pathlib.Path(report.name).read_text())
+
+
+def equal_answers(args, engine, count, adapters):
+    """How many of `count` answers of a batch, each by another of `adapters` or all by the base (0), are the answers alone."""
+    vocabulary = json.loads((args.model / "config.json").read_text())["vocab_size"]
+    prompts = [[random.randrange(vocabulary) for _ in range(args.prompt)] for _ in range(count)]
+    directories = sorted(entry for entry in args.adapters.iterdir() if entry.is_dir())[:adapters] if adapters else []
+
+    def answers(numbers):
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = pathlib.Path(folder, "prompts.csv"), pathlib.Path(folder, "answers.csv")
+            given.write_text("".join(",".join(map(str, prompts[i])) + "\n" for i in numbers))
+            command = [args.chorus, "run", "--engine_dir", engine, "--input_file", given, "--output_csv", made,
+                       "--max_output_len", args.new, "--end_id", -1, "--threads", args.threads]
+            if directories:
+                command += ["--lora_dir", *directories, "--lora_task_uids", *numbers]
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"compare.py: {done.stderr.strip()}")
+            return made.read_text().splitlines()
+
+    together = answers(range(count))
+    return sum(together[i] == answers([i])[0] for i in range(count))
 
 
 def steady(rows):

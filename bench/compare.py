@@ -2,7 +2,7 @@
 """Chorus and its peers on one model, in turn in one go; writes docs/benchmarks.md.
 
     bench/compare.py --model HF_DIR --engine ENGINE [--adapters DIR] [--python vllm=/path/to/its/python]
-                     [--engine int8=ENGINE --engine int4=ENGINE]
+                     [--engine int8=ENGINE --engine int4=ENGINE] [--engine_a8 int8=ENGINE --engine_a8 int4=ENGINE]
                      [--vllm int8=DIR --vllm int4=DIR]
                      [--gguf bf16=FILE --gguf int8=Q8_0 --gguf int4=Q4_K_M --llama llama-batched-bench]
                      [--openvino bf16=DIR --openvino int8=DIR --openvino int4=DIR]
@@ -12,8 +12,8 @@ For each width of the weights, every engine is warmed up and then measured --pas
 that a disturbance affects all engines alike. Medians count, and the page is written after each pass. Chorus is measured
 by `chorus bench throughput --json`, every peer by bench/peer_worker.py under the Python given for it (this one without --python).
 Engines of one width of the weights are compared with each other: transformers + PEFT and vLLM read HF_DIR in bfloat16,
-all others what is given for a width. Adapters are measured in bfloat16. A peer that is not installed is reported as
-absent. ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.
+all others what is given for a width. Adapters are measured in bfloat16. After its passes, each engine answers some prompts
+in one batch and then one by one, and the answers are compared. A peer that is not installed is reported as absent. ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.
 --isas and --scaling measure Chorus alone, after the peers. Python's standard library alone, besides what the peers need.
 """
 import argparse
@@ -26,7 +26,7 @@ import tempfile
 
 import benchmark_page
 import chorus_alone
-from benchmark_page import CHORUS, ROOT
+from benchmark_page import CHORUS, CHORUS_A8, ROOT
 
 WIDTHS = tuple(benchmark_page.WEIGHTS)
 
@@ -80,20 +80,31 @@ class Peer:
         return {"context_tokens_per_s": work[0] * args.prompt / times["first_s"],
                 "generation_tokens_per_s": work[0] * args.new / times["rest_s"]}
 
+    def equal_answers(self, args, count, adapters):
+        """How many of `count` answers of a batch are the answers alone; None if the peer does not tell its tokens."""
+        result = self.ask(batch=count, prompt=args.prompt, new=args.new, adapters=adapters, compare=True)
+        return result and result["equal"]
+
     def close(self):
         if self.process is not None:
             self.process.stdin.close()
             self.process.wait()
 
 
-def chorus_pass(args, width, works):
+def chorus_engines(args, width):
+    """[(name of its figures, engine directory)] of Chorus's engines of a width."""
+    return [(name, engines[width]) for name, engines in ((CHORUS, args.engines), (CHORUS_A8, args.engines_a8))
+            if width in engines]
+
+
+def chorus_pass(args, engine, works):
     """(rows, roof): a measured pass of each of `works`, after a warm-up pass since Chorus is started anew."""
     rows, roof, by_mixed = {}, {}, {}
     for batch, mixed in works:
         by_mixed.setdefault(mixed, []).append(batch)
     for mixed, batches in by_mixed.items():
         flags = ["--batch", ",".join(map(str, batches)), "--mixed", mixed, "--threads", args.threads]
-        result = chorus_alone.throughput(args, args.engines[width], *flags, *(["--adapters", args.adapters] if mixed else []))
+        result = chorus_alone.throughput(args, engine, *flags, *(["--adapters", args.adapters] if mixed else []))
         roof = {key: max(value, roof.get(key, 0)) for key, value in result["roof"].items()}
         roof["version"], roof["isa"] = result["version"], result["isa"]
         for row in result["results"]:
@@ -129,8 +140,9 @@ def one_pass(args, width, works, peers, ours):
     """({(width, engine, work): row}, roof) of one pass. Chorus is measured only if `ours`; otherwise roof is None."""
     rows, roof = {}, None
     if ours:
-        by_work, roof = chorus_pass(args, width, works)
-        rows.update({(width, CHORUS, work): row for work, row in by_work.items()})
+        for name, engine in chorus_engines(args, width):
+            by_work, roof = chorus_pass(args, engine, works)
+            rows.update({(width, name, work): row for work, row in by_work.items()})
     for kind, plain, adapted in peers:
         for work in works:
             if work[0] in args.peer_batches.get(kind, args.batch):
@@ -140,10 +152,22 @@ def one_pass(args, width, works, peers, ours):
     return rows, roof
 
 
+def compare_answers(args, width, peers):
+    """{(width, engine, adapters): (equal answers, answers)}: are a batch's answers those that its prompts get alone?"""
+    count = min(8, max(args.batch))
+    equal = {}
+    for adapters in (0, count) if width == "bf16" and any(args.mixed) else (0,):
+        for name, engine in chorus_engines(args, width):
+            equal[(width, name, adapters)] = chorus_alone.equal_answers(args, engine, count, adapters)
+        for kind, plain, adapted in peers:
+            equal[(width, kind, adapters)] = (adapted if adapters else plain).equal_answers(args, count, adapters)
+    return {key: (value, count) for key, value in equal.items() if value is not None}
+
+
 def measure(args, flops_per_token, write):
     """Measures width by width, so that only the peers of one width are in memory. Calls `write` with the data so far
     after each counted pass."""
-    data = {"works": {}, "samples": {}, "roofs": [], "products": [], "versions": {}, "absent": {},
+    data = {"works": {}, "samples": {}, "roofs": [], "products": [], "versions": {}, "absent": {}, "exact": {},
             "paths": {}, "threads": None}
     product = Peer("onednn", args)
     data["versions"].update(product.versions)
@@ -173,6 +197,8 @@ def measure(args, flops_per_token, write):
             for key, row in rows.items():
                 data["samples"].setdefault(key, []).append(row)
             write(data)
+        data["exact"].update(compare_answers(args, width, peers))
+        write(data)
         for _, plain, adapted in peers:
             plain.close()
             adapted.close()
@@ -200,6 +226,8 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chorus", default=ROOT / "build/release/bin/chorus", type=pathlib.Path)
     parser.add_argument("--engine", action="append", required=True, metavar="[WIDTH=]DIR", help="bf16 without a width")
+    parser.add_argument("--engine_a8", action="append", default=[], metavar="WIDTH=DIR",
+                        help="int8 or int4: an engine that rounds inputs to 8 bits (--activations int8)")
     parser.add_argument("--model", required=True, type=pathlib.Path)
     parser.add_argument("--adapters", type=pathlib.Path)
     parser.add_argument("--batch", default=None, help="default 1,8,32")
@@ -237,13 +265,16 @@ def parse(argv):
     args.warmup = args.warmup if args.warmup is not None else 1 if args.quick else 2
     args.passes = args.passes or (1 if args.quick else 5)
     args.engines = by_width(parser, args.engine, "engine")
+    args.engines_a8 = by_width(parser, args.engine_a8, "engine_a8")
+    if "bf16" in args.engines_a8:
+        parser.error("--engine_a8 is for int8 and int4")
     args.vllms = by_width(parser, args.vllm, "vllm")
     if "bf16" in args.vllms:
         parser.error("--vllm is for int8 and int4: in bfloat16 vLLM reads --model")
     args.ggufs = by_width(parser, args.gguf, "gguf")
     args.openvinos = by_width(parser, args.openvino, "openvino")
-    for width in {"bf16", *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
-        parser.error(f"there is a peer of {width} and no --engine of that width")
+    for width in {"bf16", *args.engines_a8, *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
+        parser.error(f"{width} needs an --engine of that width")
     args.peer_batches = {kind: [int(b) for b in sizes.split(",")]
                          for kind, sizes in (item.split("=", 1) for item in args.peer_batch)}
     args.isas = [isa for isa in args.isas.split(",") if isa]
@@ -273,6 +304,9 @@ def main():
                     for (width, name, work), passes in data["samples"].items()]
             args.json.write_text(json.dumps({"rows": rows, "roofs": data["roofs"], "product_flops": data["products"],
                                              "versions": data["versions"], "absent": data["absent"],
+                                             "exact": [{"weights": width, "engine": name, "adapters": adapters,
+                                                        "equal": equal, "of": count}
+                                                       for (width, name, adapters), (equal, count) in data["exact"].items()],
                                              "paths": [{"isa": isa, "weights": width, "batch": batch, "passes": passes}
                                                        for (isa, width, batch), passes in data["paths"].items()],
                                              "threads": data["threads"]}, indent=1) + "\n")

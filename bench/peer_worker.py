@@ -6,9 +6,10 @@
     peer_worker.py --peer onednn --threads T
 
 Answers first {"ready": true, "versions": {...}} or {"absent": why}. A request {"batch", "prompt", "new", "adapters"} is
-answered by {"first_s": time until every sequence has its first token, "rest_s": time of the `new` tokens after it}; of
-onednn {} by {"flops": operations per second of a bfloat16 product of 1024 x 4096 x 4096}. Prompts are random tokens,
-decoding is greedy and ignores end tokens.
+answered by {"first_s": time until every sequence has its first token, "rest_s": time of the `new` tokens after it}; with
+"compare": true also, by {"equal": how many sequences have the tokens that they have alone}. onednn answers {} by {"flops":
+operations per second of a bfloat16 product of 1024 x 4096 x 4096}. Prompts are random tokens, decoding is greedy and
+ignores end tokens.
 """
 import argparse
 import json
@@ -58,18 +59,25 @@ class HuggingFace:
         self.clock = Clock
         self.criteria = transformers.StoppingCriteriaList
 
-    def run(self, batch, prompt, new, adapters):
-        torch, clock = self.torch, self.clock()
-        ids = torch.randint(0, self.vocabulary, (batch, prompt))
-        options = {"adapter_names": [f"a{i % adapters}" for i in range(batch)]} if adapters else {}
-        generate = self.mixed.generate if adapters else self.base.generate
-        with torch.no_grad():
-            begin = time.perf_counter()
-            generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=new + 1, min_new_tokens=new + 1,
-                     do_sample=False, stopping_criteria=self.criteria([clock]), **options)
+    def generate(self, prompts, adapters, count, clock):
+        """[[token]] of `count` tokens for each prompt. adapters: the number of each prompt's adapter, or None."""
+        ids = self.torch.tensor(prompts)
+        options = {"adapter_names": [f"a{number}" for number in adapters]} if adapters else {}
+        model = self.mixed if adapters else self.base
+        with self.torch.no_grad():
+            made = model.generate(input_ids=ids, attention_mask=self.torch.ones_like(ids), max_new_tokens=count,
+                                  min_new_tokens=count, do_sample=False, stopping_criteria=self.criteria([clock]), **options)
+        return made[:, ids.shape[1]:].tolist()
+
+    def run(self, prompts, new, adapters):
+        clock, begin = self.clock(), time.perf_counter()
+        self.generate(prompts, adapters, new + 1, clock)
         if len(clock.times) != new + 1:
             raise RuntimeError(f"{len(clock.times)} tokens came instead of {new + 1}")
         return {"first_s": clock.times[0] - begin, "rest_s": clock.times[-1] - clock.times[0]}
+
+    def answers(self, prompts, new, adapters):
+        return self.generate(prompts, adapters, new, self.clock())
 
 
 class Vllm:
@@ -92,17 +100,22 @@ class Vllm:
         import torch
         self.versions = {"vllm": vllm.__version__, "torch": torch.__version__}
 
-    def run(self, batch, prompt, new, adapters):
-        sampling = self.vllm.SamplingParams(temperature=0, max_tokens=new + 1, ignore_eos=True, detokenize=False)
-        made, begin = {}, time.perf_counter()
-        for i in range(batch):
+    def add(self, prompts, count, adapters):
+        """The names of new requests for `count` tokens each."""
+        sampling = self.vllm.SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, detokenize=False)
+        names = []
+        for i, ids in enumerate(prompts):
             lora = None
             if adapters:
-                lora = self.lora_request(f"a{i % adapters}", 1 + i % adapters, adapter_path(self.args, i % adapters))
-            name, self.requests = str(self.requests), self.requests + 1
-            ids = [random.randrange(self.vocabulary) for _ in range(prompt)]
-            self.engine.add_request(name, {"prompt_token_ids": ids}, sampling, lora_request=lora)
-            made[name] = 0
+                lora = self.lora_request(f"a{adapters[i]}", 1 + adapters[i], adapter_path(self.args, adapters[i]))
+            names.append(str(self.requests))
+            self.requests += 1
+            self.engine.add_request(names[-1], {"prompt_token_ids": ids}, sampling, lora_request=lora)
+        return names
+
+    def run(self, prompts, new, adapters):
+        batch, begin = len(prompts), time.perf_counter()
+        made = dict.fromkeys(self.add(prompts, new + 1, adapters), 0)
         first = early = None
         while self.engine.has_unfinished_requests():
             for output in self.engine.step():
@@ -114,6 +127,13 @@ class Vllm:
         if sum(made.values()) != batch * (new + 1):
             raise RuntimeError(f"{sum(made.values())} tokens came instead of {batch * (new + 1)}")
         return {"first_s": first - begin, "rest_s": (end - first) * batch * new / max(1, batch * new - early)}
+
+    def answers(self, prompts, new, adapters):
+        names, tokens = self.add(prompts, new, adapters), {}
+        while self.engine.has_unfinished_requests():
+            for output in self.engine.step():
+                tokens[output.request_id] = list(output.outputs[0].token_ids)
+        return [tokens[name] for name in names]
 
 
 class OpenVino:
@@ -131,14 +151,14 @@ class OpenVino:
             self.vocabulary = json.load(file)["vocab_size"]
         self.versions = {"openvino": openvino_genai.get_version()}
 
-    def run(self, batch, prompt, new, adapters):
+    def run(self, prompts, new, adapters):
         import numpy
-        ids = numpy.random.randint(0, self.vocabulary, (batch, prompt), dtype=numpy.int64)
+        ids = numpy.array(prompts, dtype=numpy.int64)
         inputs = self.genai.TokenizedInputs(self.tensor(ids), self.tensor(numpy.ones_like(ids)))
         result = self.pipeline.generate(inputs, max_new_tokens=new + 1, ignore_eos=True, do_sample=False)
         metrics = result.perf_metrics
-        if metrics.get_num_generated_tokens() != batch * (new + 1):
-            raise RuntimeError(f"{metrics.get_num_generated_tokens()} tokens came instead of {batch * (new + 1)}")
+        if metrics.get_num_generated_tokens() != len(prompts) * (new + 1):
+            raise RuntimeError(f"{metrics.get_num_generated_tokens()} tokens came instead of {len(prompts) * (new + 1)}")
         first = metrics.get_ttft().mean / 1000
         return {"first_s": first, "rest_s": metrics.get_generate_duration().mean / 1000 - first}
 
@@ -155,10 +175,12 @@ class Llama:
         except OSError as error:
             raise Absent(str(error)) from error
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("version:")]
+        self.vocabulary = 1
         self.versions = {"llama.cpp": lines[0].removeprefix("version:").strip() if lines else "unknown"}
 
-    def run(self, batch, prompt, new, adapters):
-        threads = str(self.args.threads)
+    def run(self, prompts, new, adapters):
+        # The program makes its own prompts.
+        threads, batch, prompt = str(self.args.threads), len(prompts), len(prompts[0])
         done = subprocess.run([self.args.program, "-m", self.args.model, "-npp", str(prompt), "-ntg", str(new), "-npl",
                                str(batch), "-c", str(batch * (prompt + new) + 256), "-t", threads, "-tb", threads,
                                "--output-format", "jsonl"], capture_output=True, text=True)
@@ -180,7 +202,7 @@ class OneDnn:
         self.a = torch.randn(1024, 4096).to(torch.bfloat16)
         self.b = torch.randn(4096, 4096).to(torch.bfloat16)
 
-    def run(self):
+    def product(self):
         times = []
         with self.torch.no_grad():
             for _ in range(7):
@@ -191,6 +213,21 @@ class OneDnn:
 
 
 KINDS = {"hf": HuggingFace, "vllm": Vllm, "openvino": OpenVino, "llama": Llama, "onednn": OneDnn}
+
+
+def answer_to(peer, request):
+    if not request:
+        return peer.product()
+    batch, new = request["batch"], request["new"]
+    prompts = [[random.randrange(peer.vocabulary) for _ in range(request["prompt"])] for _ in range(batch)]
+    adapters = [i % request["adapters"] for i in range(batch)] if request["adapters"] else None
+    if not request.get("compare"):
+        return peer.run(prompts, new, adapters)
+    if not hasattr(peer, "answers"):
+        return {"equal": None}
+    together = peer.answers(prompts, new, adapters)
+    alone = [peer.answers([ids], new, adapters and adapters[i:i + 1])[0] for i, ids in enumerate(prompts)]
+    return {"equal": sum(map(list.__eq__, together, alone))}
 
 
 def main():
@@ -219,7 +256,7 @@ def main():
         return
     answer({"ready": True, "versions": peer.versions})
     for line in sys.stdin:
-        answer(peer.run(**json.loads(line)))
+        answer(answer_to(peer, json.loads(line)))
 
 
 if __name__ == "__main__":
