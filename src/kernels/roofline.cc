@@ -8,8 +8,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <vector>
 
 #include "base/error.h"
 
@@ -82,7 +84,7 @@ IsaTable<ReadKernels> readTable() { CHORUS_ISA_TABLE(ReadKernels, readKernels); 
 IsaTable<ProductLoop> productTable() {
 #if defined(__x86_64__)
   CHORUS_ISA_TABLE_AND(ProductLoop, productLoop, {Isa::kAvx512Vnni, vnniProductLoop()},
-                       {Isa::kAvx512Bf16, dotProductLoop()}, {Isa::kAmx, tileProductLoop()});
+                       {Isa::kAvx512Bf16, dotProductLoop()}, {Isa::kAmxInt8, tileProductLoop()});
 #else
   CHORUS_ISA_TABLE(ProductLoop, productLoop);
 #endif
@@ -145,6 +147,20 @@ double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
     }
   }
   return best;
+}
+
+double measureForkJoin(ThreadPool& pool) {
+  constexpr int kWarmUp = 100, kRuns = 4001;
+  std::vector<double> seconds;
+  seconds.reserve(kRuns);
+  for (int run = -kWarmUp; run < kRuns; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(pool.size(), [](int64_t, int) {});
+    if (run >= 0) seconds.push_back(secondsSince(start));
+  }
+  const auto middle = seconds.begin() + kRuns / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
 }
 
 double measureMatmulPeak(ThreadPool& pool, Isa isa, int64_t rounds) {

@@ -40,6 +40,11 @@ TEST(RooflineTest, OnIntelTheFloat32RoofIsNoNonsenseBecauseItsNumbersStayNormal)
   }
 }
 
+TEST(RooflineTest, AForkJoinTakesTime) {
+  ThreadPool pool(2);
+  EXPECT_GT(measureForkJoin(pool), 0.0);
+}
+
 TEST(RooflineTest, ReadingIsAsFastForBytesThatAreSubnormalFloats) {
   std::vector<std::byte> bytes(size_t{1} << 16);
   for (size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = std::byte{1};

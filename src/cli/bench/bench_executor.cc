@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -36,11 +37,13 @@ struct BenchExecutorArgs {
 struct Roof {
   double read_bytes_per_s = 0;
   double matmul_flops = 0;
+  double fork_join_s = std::numeric_limits<double>::infinity();
 };
 
 void raise(Roof& best, const Roof& roof) {
   best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
   best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
+  best.fork_join_s = std::min(best.fork_join_s, roof.fork_join_s);
 }
 
 // The instruction set that multiplies the engine's linears.
@@ -54,7 +57,7 @@ Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
 Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
   ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
   return {measureReadBandwidth(pool, static_cast<size_t>(args.roof_mib) << 20),
-          measureMatmulPeak(pool, productIsa(args, engine))};
+          measureMatmulPeak(pool, productIsa(args, engine)), measureForkJoin(pool)};
 }
 
 // Bytes of A and B at the engine's dtype.
@@ -139,14 +142,17 @@ Json rowJson(const WorkResult& measured) {
 }
 
 void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
-  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s\n", roof.read_bytes_per_s / 1e9, roof.matmul_flops / 1e12);
+  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s; an empty fork-join %.2f us\n", roof.read_bytes_per_s / 1e9,
+              roof.matmul_flops / 1e12, roof.fork_join_s * 1e6);
   if (args.json.empty()) return;
-  const Json report = {
-      {"version", CHORUS_VERSION},
-      {"threads", args.threads > 0 ? args.threads : availableCores()},
-      {"isa", args.isa.empty() ? isaName(defaultIsa()) : std::string_view(args.isa)},
-      {"roof", {{"read_gb_per_s", roof.read_bytes_per_s / 1e9}, {"matmul_tflops", roof.matmul_flops / 1e12}}},
-      {"results", results}};
+  const Json report = {{"version", CHORUS_VERSION},
+                       {"threads", args.threads > 0 ? args.threads : availableCores()},
+                       {"isa", args.isa.empty() ? isaName(defaultIsa()) : std::string_view(args.isa)},
+                       {"roof",
+                        {{"read_gb_per_s", roof.read_bytes_per_s / 1e9},
+                         {"matmul_tflops", roof.matmul_flops / 1e12},
+                         {"fork_join_us", roof.fork_join_s * 1e6}}},
+                       {"results", results}};
   writeFileAtomically(args.json, report.dump(1) + "\n");
 }
 
