@@ -36,8 +36,13 @@ std::vector<Where> everywhere() {
 
 class GoldenLogits : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 
-// Compares every row with the oracle's. Returns the kernels that ran.
-VariantRecord compare(const GoldenCase& golden, const Where& where) {
+struct Ran {
+  VariantRecord used;                      // the kernels
+  std::vector<std::vector<float>> logits;  // of each of the golden's rows
+};
+
+// Compares every row with the oracle's.
+Ran compare(const GoldenCase& golden, const Where& where) {
   const DType dtype = golden.dtype;
   SCOPED_TRACE(golden.name + " " + where.name());
   const auto engines = RankGroup::loadEngines(testEngine(golden.directory, dtype));
@@ -47,6 +52,7 @@ VariantRecord compare(const GoldenCase& golden, const Where& where) {
   for (size_t i = 0; i < golden.adapters.size(); ++i) {
     adapters.push_back(ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), engine)));
   }
+  Ran ran;
   double worst = 0;
   const DType inputs = linearInputType(isaOf(where), dtype);
   for (size_t i = 0; i < golden.rows.size(); ++i) {
@@ -60,20 +66,26 @@ VariantRecord compare(const GoldenCase& golden, const Where& where) {
     EXPECT_LE(error, tolerance);
     worst = std::max(worst, error / tolerance);
     EXPECT_EQ(teacherForced(ranks, row.fed(), row.first_position, adapter, 7), logits) << "in chunks of 7";
+    ran.logits.push_back(logits);
   }
   std::printf("%s %s %s: largest error %.2f of the tolerance\n", golden.name.c_str(),
               std::string(dtypeName(dtype)).c_str(), where.name().c_str(), worst);
-  VariantRecord used;
   for (int32_t rank = 0; rank < ranks.size(); ++rank) {
-    for (const Variant& variant : ranks.session(rank).backend().used().all()) used.add(variant);
+    for (const Variant& variant : ranks.session(rank).backend().used().all()) ran.used.add(variant);
   }
-  return used;
+  return ran;
 }
 
-TEST_P(GoldenLogits, AreTheOracles) {
+TEST_P(GoldenLogits, AreTheOraclesAndTheSameOnAllInstructionSets) {
   const auto& [name, dtype] = GetParam();
   const GoldenCase golden = loadGolden(name, dtype);
-  for (const Where& where : everywhere()) compare(golden, where);
+  std::vector<std::vector<float>> first;
+  for (const Where& where : everywhere()) {
+    const Ran ran = compare(golden, where);
+    if (where.backend != "cpu" || !isPortable(*where.isa, dtype)) continue;
+    if (first.empty()) first = ran.logits;
+    EXPECT_EQ(ran.logits, first) << where.name();
+  }
 }
 
 // A new op or variant needs a golden that runs it, on this machine's instruction sets and on the reference backend.
@@ -89,7 +101,7 @@ TEST(GoldenKernels, EveryDefaultVariantRunsInAGolden) {
       std::vector<Variant> missing;
       for (const Op op : kOps) missing.push_back(defaultVariant(op, isa, dtype));
       for (auto name = names.begin(); name != names.end() && !missing.empty(); ++name) {
-        const VariantRecord used = compare(loadGolden(*name, dtype), where);
+        const VariantRecord used = compare(loadGolden(*name, dtype), where).used;
         // A golden that ran a missing variant is tried first the next time.
         if (std::erase_if(missing, [&](const Variant& variant) { return used.has(variant); }) > 0) {
           std::rotate(names.begin(), name, name + 1);
@@ -115,7 +127,7 @@ TEST(GoldenKernels, EveryQuantisedFormatRunsInAGolden) {
         const GoldenCase golden = loadGolden(name, DType::kBFloat16);
         const auto quantise = goldenQuantisation(golden.directory);
         if (ran || !quantise || (quantise->bits == 8) != (format == DType::kInt8)) continue;
-        ran = compare(golden, where).has(wanted);
+        ran = compare(golden, where).used.has(wanted);
       }
       EXPECT_TRUE(ran) << variantText(wanted) << " is the default of " << where.name() << " and ran in no golden";
     }

@@ -18,7 +18,8 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kNames[] = {"scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon"};
+constexpr std::string_view kNames[] = {"scalar",      "avx2",     "avx512", "avx512_vnni",
+                                       "avx512_bf16", "amx_int8", "amx",    "neon"};
 
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::kScalar};
@@ -38,7 +39,9 @@ std::vector<Isa> detect() {
   isas.push_back(Isa::kAvx512Vnni);
   if (!__builtin_cpu_supports("avx512bf16")) return isas;
   isas.push_back(Isa::kAvx512Bf16);
-  if (amxAvailable()) isas.push_back(Isa::kAmx);
+  if (!amxAvailable()) return isas;
+  isas.push_back(Isa::kAmxInt8);
+  isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
 #endif
@@ -79,7 +82,7 @@ std::optional<Isa> isaFromName(std::string_view name) {
 }
 
 bool includes(Isa whole, Isa part) {
-  if (whole == Isa::kAmx && part == Isa::kAvx512Bf16) return false;
+  if ((whole == Isa::kAmx || whole == Isa::kAmxInt8) && part == Isa::kAvx512Bf16) return false;
   return part == Isa::kScalar || part == whole || (part < whole && whole != Isa::kNeon);
 }
 

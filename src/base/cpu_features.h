@@ -9,13 +9,16 @@
 
 namespace chorus {
 
-// Ordered: a machine that has one set also has the earlier sets of the same architecture.
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kNeon };
+// Ordered: a machine that has one set also has the earlier sets of the same architecture. kAmxInt8 multiplies integers
+// by AMX and floats as kAvx512Vnni does; kAmx multiplies bfloat16 by AMX too. With all sets but kScalar,
+// kAvx512Bf16 and kAmx, an engine's results have the same bits (isPortable in kernels/linear/linear.h).
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmxInt8, kAmx, kNeon };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);
-// Whether kernels for `part` are used when the set `whole` is chosen. kAmx does not include kAvx512Bf16 although every
-// AMX machine has it: beside tiles, its dot products are slower than the multiply-adds that they would replace.
+// Whether kernels for `part` are used when the set `whole` is chosen. The sets of AMX do not include kAvx512Bf16
+// although every AMX machine has it: beside tiles, its dot products are slower than the multiply-adds that they would
+// replace.
 bool includes(Isa whole, Isa part);
 // The sets that this machine runs, in ascending order. Always contains kScalar.
 const std::vector<Isa>& availableIsas();

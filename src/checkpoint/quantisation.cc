@@ -64,8 +64,8 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
   }
   if (algorithm->activation_bits < 16 && config.dtype == DType::kFloat32) {
     fail(ErrorCode::kUnsupported,
-         "{}: {} is not supported in a float32 model, which never rounds activations; convert it with --dtype bfloat16 "
-         "or float16",
+         "{}: {} is not supported in a float32 model, which never rounds activations; --dtype bfloat16 or float16 is "
+         "needed",
          source, algorithm->name);
   }
   // Checks only the range: with one scale per output, the group size has no meaning, and CheckpointReader sets it to 0.

@@ -10,9 +10,10 @@ namespace chorus {
 
 void addIsaFlag(CLI::App& command, std::string& isa) {
   command
-      .add_option("--isa", isa,
-                  "Instruction set that this machine has: scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx, neon; "
-                  "default: the fastest")
+      .add_option(
+          "--isa", isa,
+          "Instruction set that this machine has: scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx_int8, amx, neon; "
+          "default: the fastest. With all but scalar, avx512_bf16 and amx, answers have the same bits")
       ->envname("CHORUS_ISA");
 }
 

@@ -28,7 +28,7 @@ const ProductLoop& productLoopOf(Isa isa);
 #if defined(__x86_64__)
 ProductLoop vnniProductLoop();  // Isa::kAvx512Vnni
 ProductLoop dotProductLoop();   // Isa::kAvx512Bf16
-ProductLoop tileProductLoop();  // Isa::kAmx
+ProductLoop tileProductLoop();  // Isa::kAmxInt8
 #endif
 
 }  // namespace chorus

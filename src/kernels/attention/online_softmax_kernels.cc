@@ -4,7 +4,7 @@
 #include <hwy/foreach_target.h>
 #include "kernels/attention/attention.h"
 #include "kernels/attention/online_softmax_kernels.h"
-#include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/row_sums-inl.h"
 
 #include <cstring>
 #include <limits>
@@ -15,6 +15,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kVectors = static_cast<int>(kAttentionRun / kFloatLanes);
+static_assert(sizeof(SoftmaxState::sums) == kSumLanes * sizeof(float));
 constexpr float kLog2E = 1.44269504f;
 
 // 2^x for x <= 0, within 1 ulp; 2^0 is exactly 1, and the result is 0 below -126. NaN stays NaN.
@@ -104,17 +105,21 @@ HWY_INLINE float updateRow(float* scores, int64_t begin, int64_t end, const Scor
   for (int v = 1; v < kVectors; ++v) max = hn::Max(max, score[v]);
   const FloatVec old_max = hn::Set(d, state.max);
   max = hn::Max(old_max, hn::MaxOfLanes(d, max));
-  FloatVec sum = hn::Zero(d);
+  FloatVec sums[kSumVectors];
+  for (FloatVec& sum : sums) sum = hn::Zero(d);
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
     const FloatVec weight = powerOfTwo(hn::Sub(score[v], max));
     hn::StoreU(weight, d, scores + v * kFloatLanes);
-    sum = hn::Add(sum, weight);
+    sums[v % kSumVectors] = hn::Add(sums[v % kSumVectors], weight);
   }
   // Compares first, because the difference of two equal infinities is NaN.
   const FloatVec same = hn::Set(d, 1.0f);
   const FloatVec correction = hn::IfThenElse(hn::Eq(max, old_max), same, powerOfTwo(hn::Sub(old_max, max)));
-  hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sums), correction, sum), d, state.sums);
+  for (int v = 0; v < kSumVectors; ++v) {
+    float* at = state.sums + v * kFloatLanes;
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, at), correction, sums[v]), d, at);
+  }
   state.max = hn::GetLane(max);
   return hn::GetLane(correction);
 }
@@ -146,7 +151,9 @@ void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& stat
   state.max = max;
   const FloatVec factor = hn::Set(d, scale), later_factor = hn::Set(d, later_scale);
   const auto sum = [&](FloatVec a, FloatVec b) { return hn::MulAdd(b, later_factor, hn::Mul(a, factor)); };
-  hn::StoreU(sum(hn::LoadU(d, state.sums), hn::LoadU(d, later.sums)), d, state.sums);
+  for (int64_t i = 0; i < kSumLanes; i += kFloatLanes) {
+    hn::StoreU(sum(hn::LoadU(d, state.sums + i), hn::LoadU(d, later.sums + i)), d, state.sums + i);
+  }
   int64_t i = 0;
   for (; i + kFloatLanes <= head_size; i += kFloatLanes) {
     hn::StoreU(sum(hn::LoadU(d, out + i), hn::LoadU(d, later_out + i)), d, out + i);
@@ -157,7 +164,9 @@ void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& stat
 
 void finish(const SoftmaxState& state, const float* out, int64_t head_size, float* result) {
   const Floats d;
-  const FloatVec sum = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, state.sums))));
+  FloatVec sums[kSumVectors];
+  for (int v = 0; v < kSumVectors; ++v) sums[v] = hn::LoadU(d, state.sums + v * kFloatLanes);
+  const FloatVec sum = hn::Set(d, sumOfLanes(sums));
   // An underflow's -0 may have become +0 by adding a masked slot; adding +0 makes both +0.
   const FloatVec zero = hn::Zero(d);
   int64_t i = 0;

@@ -24,15 +24,42 @@ HWY_INLINE void storeColumns(FloatVec v, float* row, int64_t c, int64_t cols) {
   }
 }
 
-// Calls add(c, sum) for each vector of columns, with one of four running sums, and returns the total of the sums.
+// Sums are divided among this many lanes on every instruction set, so that they have the same bits on all.
+constexpr int64_t kSumLanes = 16;
+constexpr int64_t kSumVectors = kSumLanes / kFloatLanes;
+
+// The sum of the lanes of kSumVectors vectors: the upper half of the lanes is added to the lower one until one is left.
+HWY_INLINE float sumOfLanes(const FloatVec (&vectors)[kSumVectors]) {
+  HWY_ALIGN float lanes[kSumLanes];
+  for (int64_t v = 0; v < kSumVectors; ++v) hn::Store(vectors[v], Floats(), lanes + v * kFloatLanes);
+  for (int64_t half = kSumLanes / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[half + i];
+  }
+  return lanes[0];
+}
+
+// Calls add(c, sum) for each vector of columns, with one of four running sums of kSumLanes lanes, and returns the total
+// of the sums.
 template <class Add>
 HWY_INLINE float sumOfColumns(int64_t cols, Add&& add) {
-  const Floats d;
-  FloatVec sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-  for (int64_t c = 0; c < cols; c += 4 * kFloatLanes) {
-    for (int64_t i = 0; i < 4 && c + i * kFloatLanes < cols; ++i) sums[i] = add(c + i * kFloatLanes, sums[i]);
+  constexpr int64_t kVectors = 4 * kSumVectors, kBlock = 4 * kSumLanes;
+  FloatVec sums[kVectors];
+  for (FloatVec& sum : sums) sum = hn::Zero(Floats());
+  int64_t c = 0;
+  for (; c + kBlock <= cols; c += kBlock) {
+#pragma GCC unroll 16
+    for (int64_t v = 0; v < kVectors; ++v) sums[v] = add(c + v * kFloatLanes, sums[v]);
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+#pragma GCC unroll 16
+  for (int64_t v = 0; v < kVectors; ++v) {
+    if (c + v * kFloatLanes < cols) sums[v] = add(c + v * kFloatLanes, sums[v]);
+  }
+  FloatVec total[kSumVectors];
+  for (int64_t v = 0; v < kSumVectors; ++v) {
+    total[v] =
+        hn::Add(hn::Add(sums[v], sums[kSumVectors + v]), hn::Add(sums[2 * kSumVectors + v], sums[3 * kSumVectors + v]));
+  }
+  return sumOfLanes(total);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -37,6 +37,13 @@ struct Prefetch {
   }
 };
 
+// Sets what depends on the format of the weights only.
+void setFormat(const PackedWeight& weight, PanelArgs& panel) {
+  panel.input_stride = packedInputStride(weight.dtype);
+  panel.group = packedGroup(weight.format());
+  panel.scale_dtype = weight.scale_dtype;
+}
+
 // Data that all tasks of one call share.
 struct Call {
   const LinearArgs& args;
@@ -114,9 +121,7 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
   }
   panel.inputs = a.in;
   panel.panels = static_cast<const std::byte*>(a.data) + task.panel * panelBytes(a.format(), a.in);
-  panel.input_stride = packedInputStride(a.dtype);
-  panel.group = packedGroup(a.format());
-  panel.scale_dtype = a.scale_dtype;
+  setFormat(a, panel);
   panel.y = y;
   panel.cols = kPanelCols;
   panel.stream = true;
@@ -177,9 +182,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   float* y[kMaxTileRows];
   PanelArgs panel{tile_configuration};
   panel.panel_stride = stride;
-  panel.input_stride = packedInputStride(w.dtype);
-  panel.group = packedGroup(format);
-  panel.scale_dtype = w.scale_dtype;
+  setFormat(w, panel);
   panel.y = y;
   panel.stream = tiles == 1;
   for (int64_t i = 0; i < w.in; i += input_block) {
@@ -265,9 +268,7 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end,
       panel.inputs = b.in;
       panel.panel_stride = panelBytes(b.format(), b.in);
       panel.panels = static_cast<const std::byte*>(b.data) + first_panel * panel.panel_stride;
-      panel.input_stride = packedInputStride(b.dtype);
-      panel.group = packedGroup(b.format());
-      panel.scale_dtype = b.scale_dtype;
+      setFormat(b, panel);
       panel.skip = begin - first_panel * kPanelCols;
       panel.cols = end - first_panel * kPanelCols;
       panel.accumulate = true;
@@ -381,6 +382,8 @@ DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights) {
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights) {
   return isa ? panelKernels(*isa, weights).fixed_run : 0;
 }
+
+bool isPortable(Isa isa, DType dtype) { return isa != Isa::kScalar && linearInputType(isa, dtype) == DType::kFloat32; }
 
 Isa linearIsa(Isa isa, const WeightFormat& weights) { return selectKernel(panelKernels(weights), isa).isa; }
 

@@ -6,6 +6,7 @@
 // The weights are unsigned, integer + bias, and the effect of the bias is subtracted:
 //   sum of integer * x =
 //       scale * (256 * sum of weight * high + (sum of weight * low - bias * sum of (256 * high + low)))
+// where high is 0 for inputs of 8 bits.
 // Everything but the scale is exact in 32 bits in any order, so every kernel gives the same bits. The only roundings
 // are those of the inputs, of scale * sum, and of the chain of weight scale * (scale * sum) over ascending runs.
 #pragma once

@@ -35,6 +35,10 @@ DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 // together (fixed_point.h); 0 if it takes inputs of type linearInputType instead.
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
+// Whether a layer with a cache of this float type has the same bits with this instruction set as with all others for
+// which this holds: its products are chains of multiply-adds that round once, over inputs that are not rounded. This is
+// not so for kScalar, whose multiply-adds round twice, and for the sets that round inputs of this type.
+bool isPortable(Isa isa, DType dtype);
 // The instruction set of the kernels that multiply weights of this format if the backend uses `isa`.
 Isa linearIsa(Isa isa, const WeightFormat& weights);
 

@@ -9,7 +9,7 @@ namespace chorus {
 IsaTable<const PanelKernels*> f32PanelKernels();
 IsaTable<const PanelKernels*> f16PanelKernels();
 IsaTable<const PanelKernels*> bf16PanelKernels();
-// With float inputs, for models of float32.
+// With float inputs: for the weights of float32 models and for int8 adapters of any model.
 IsaTable<const PanelKernels*> int8PanelKernels();
 IsaTable<const PanelKernels*> int4PanelKernels();
 // With fixed-point inputs (FixedForm), for models of 16-bit types.
@@ -23,6 +23,7 @@ const PanelKernels* int4VnniKernels(const WeightFormat& format);
 const PanelKernels* bf16DotKernels();
 // Isa::kAmx
 const PanelKernels* bf16TileKernels();
+// Isa::kAmxInt8
 const PanelKernels* int8TileKernels(const WeightFormat& format);
 const PanelKernels* int4TileKernels(const WeightFormat& format);
 #endif

@@ -31,7 +31,7 @@ IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& weights)
 #if defined(__x86_64__)
     const WeightFormat format(DType::kInt4, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<Form>, {Isa::kAvx512Vnni, int4VnniKernels(format)},
-                         {Isa::kAmx, int4TileKernels(format)});
+                         {Isa::kAmxInt8, int4TileKernels(format)});
 #else
     CHORUS_ISA_TABLE(const PanelKernels*, int4FixedKernels<Form>);
 #endif

@@ -31,7 +31,7 @@ IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& weights)
 #if defined(__x86_64__)
     const WeightFormat format(DType::kInt8, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<Form>, {Isa::kAvx512Vnni, int8VnniKernels(format)},
-                         {Isa::kAmx, int8TileKernels(format)});
+                         {Isa::kAmxInt8, int8TileKernels(format)});
 #else
     CHORUS_ISA_TABLE(const PanelKernels*, int8FixedKernels<Form>);
 #endif
