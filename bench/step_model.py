@@ -9,7 +9,7 @@ A step reads its bytes, computes its products and meets at barriers:
 
 Measured with one thread: the product rate (in a context step of the largest batch) and, for each batch, the rest (what a
 generation step takes beside the larger of its reading and its products). Measured with all threads: the read rate and the
-cost of an empty fork-join. The check compares the model's generation step of all threads with the measured one.
+cost of a fork-join. The check compares the model's generation step of all threads with the measured one.
 
 For CORES, the read rate is CORES times that of one thread, at most GB_PER_S, and the cost of a fork-join grows in proportion to
 the threads, because all of them take and return the same cache lines. Tokens a second are of all sequences. Standard library
@@ -105,7 +105,7 @@ def main():
     one, every = (Measured(args, threads) for threads in (1, len(os.sched_getaffinity(0))))
     model = StepModel(one, every, config["num_hidden_layers"], flops_per_token(config))
     print(f"one thread: reads {one.read_rate / 1e9:.1f} GB/s, products {model.product_rate / 1e9:.0f} GFLOP/s; "
-          f"{every.threads} threads: read {every.read_rate / 1e9:.1f} GB/s, an empty fork-join {every.fork_join * 1e6:.2f} us\n")
+          f"{every.threads} threads: read {every.read_rate / 1e9:.1f} GB/s, a fork-join {every.fork_join * 1e6:.2f} us\n")
     print_check(model)
     print()
     machines = (item.split("=") for item in args.cores)

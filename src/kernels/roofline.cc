@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -155,7 +156,11 @@ double measureForkJoin(ThreadPool& pool) {
   seconds.reserve(kRuns);
   for (int run = -kWarmUp; run < kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();
-    pool.run(pool.size(), [](int64_t, int) {});
+    std::atomic<int> begun{0};
+    pool.run(pool.size(), [&](int64_t, int) {
+      begun.fetch_add(1, std::memory_order_relaxed);
+      while (begun.load(std::memory_order_relaxed) < pool.size()) std::this_thread::yield();
+    });
     if (run >= 0) seconds.push_back(secondsSince(start));
   }
   const auto middle = seconds.begin() + kRuns / 2;

@@ -142,7 +142,7 @@ Json rowJson(const WorkResult& measured) {
 }
 
 void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
-  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s; an empty fork-join %.2f us\n", roof.read_bytes_per_s / 1e9,
+  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s; a fork-join %.2f us\n", roof.read_bytes_per_s / 1e9,
               roof.matmul_flops / 1e12, roof.fork_join_s * 1e6);
   if (args.json.empty()) return;
   const Json report = {{"version", CHORUS_VERSION},
