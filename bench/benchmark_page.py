@@ -68,13 +68,16 @@ def table(data, width, what, title, roof_title, roof_of):
     samples = data["samples"]
     kinds = [kind for kind in NAMES if any(key[:2] == (width, kind) for key in samples)]
     ours_of_width = [name for name in INPUTS if any(key[:2] == (width, name) for key in samples)]
-    head = ["batch", "adapters", "bits of Chorus's inputs", "Chorus", "spread", roof_title]
+    # Of unquantised weights, the instruction set decides whether inputs are rounded.
+    bits = ["bits of Chorus's inputs"] if width != "bf16" else []
+    head = ["batch", "adapters", *bits, "Chorus", "spread", roof_title]
     head += [f"{NAMES[k]} | Chorus / it" for k in kinds]
-    lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |", "|" + "---|" * (6 + 2 * len(kinds))]
+    lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |",
+             "|" + "---|" * (5 + len(bits) + 2 * len(kinds))]
     for work in data["works"][width]:
         for name in ours_of_width:
             ours = median(samples, (width, name, work), what)
-            row = [str(work[0]), str(work[1]), INPUTS[name], number(ours), share(spread(samples, (width, name, work), what)),
+            row = [str(work[0]), str(work[1]), *([INPUTS[name]] if bits else []), number(ours), share(spread(samples, (width, name, work), what)),
                    share(roof_of((width, name, work), ours))]
             for kind in kinds:
                 theirs = median(samples, (width, kind, work), what)
@@ -84,17 +87,19 @@ def table(data, width, what, title, roof_title, roof_of):
 
 
 def exact_lines(exact):
-    """The table of how many answers of a batch were those that the prompts get alone."""
+    """The table of batch invariance: how many answers of a batch were those that the prompts get alone."""
     if not exact:
         return []
     names = {**NAMES, CHORUS: "Chorus", CHORUS_A8: "Chorus, inputs of 8 bits"}
     count = next(iter(exact.values()))[1]
-    lines = ["## Are a batch's answers those that its prompts get alone?", "",
-             f"Of {count} prompts, how many got the same tokens in one batch as alone.", "",
-             f"| engine | weights | by the base | by {count} adapters |", "|---|---|---|---|"]
+    mixed = max(adapters for _, _, adapters in exact)
+    lines = ["## Batch invariance", "",
+             f"Of {count} prompts, how many get the same tokens in one batch as alone; -: not compared.", "",
+             "| engine | weights | by the base |" + (f" by {mixed} adapters |" if mixed else ""),
+             "|---|---|---|" + ("---|" if mixed else "")]
     for width, name in dict.fromkeys(key[:2] for key in exact):
-        equal = [exact.get((width, name, adapters), ("-",))[0] for adapters in (0, count)]
-        lines.append(f"| {names[name]} | {WEIGHTS[width]} | {equal[0]} | {equal[1]} |")
+        equal = [exact.get((width, name, adapters), ("-",))[0] for adapters in sorted({0, mixed})]
+        lines.append(f"| {names[name]} | {WEIGHTS[width]} | " + " | ".join(map(str, equal)) + " |")
     return lines + [""]
 
 
@@ -151,7 +156,8 @@ def page(args, data, load, config):
               "only.",
               "- vLLM is stepped by its engine and timed from the step in which the last sequence got its first token. The "
               "others are timed token by token or report their times themselves.",
-              "- With integer weights all peers round the inputs of products to 8 bits. Chorus keeps 16 bits of them, or "
-              "rounds them to 8 with `--activations int8`. Of 8-bit inputs more products fit into a second than of bfloat16, so "
-              "that shares of the product roof can be above 100 %.", ""]
+              "- With integer weights Chorus keeps 16 bits of the inputs of products, or rounds them to 8 with `--activations "
+              "int8`. vLLM with 8-bit weights, llama.cpp and OpenVINO round them to 8.",
+              "- Products of 8-bit integers can be faster than the bfloat16 products of the roof, so shares of it may exceed "
+              "100 %.", ""]
     return "\n".join(lines)

@@ -16,14 +16,16 @@ def throughput(args, engine, *flags):
                    "--warmup", 1, "--passes", 1, "--json", report.name, *flags]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"compare.py: {done.stderr.strip()}")
+            sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {done.stderr.strip()}")
         return json.loads(pathlib.Path(report.name).read_text())
 
 
 def equal_answers(args, engine, count, adapters):
-    """How many of `count` answers of a batch, each by another of `adapters` or all by the base (0), are the answers alone."""
+    """How many of `count` prompts get the same answer in one batch as alone. Prompt i is for adapter i % adapters; with 0
+    adapters, all are for the base."""
     vocabulary = json.loads((args.model / "config.json").read_text())["vocab_size"]
-    prompts = [[random.randrange(vocabulary) for _ in range(args.prompt)] for _ in range(count)]
+    draw = random.Random(0)
+    prompts = [[draw.randrange(vocabulary) for _ in range(args.prompt)] for _ in range(count)]
     directories = sorted(entry for entry in args.adapters.iterdir() if entry.is_dir())[:adapters] if adapters else []
 
     def answers(numbers):
@@ -33,7 +35,7 @@ def equal_answers(args, engine, count, adapters):
             command = [args.chorus, "run", "--engine_dir", engine, "--input_file", given, "--output_csv", made,
                        "--max_output_len", args.new, "--end_id", -1, "--threads", args.threads]
             if directories:
-                command += ["--lora_dir", *directories, "--lora_task_uids", *numbers]
+                command += ["--lora_dir", *directories, "--lora_task_uids", *(i % adapters for i in numbers)]
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
             if done.returncode != 0:
                 sys.exit(f"compare.py: {done.stderr.strip()}")

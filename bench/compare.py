@@ -13,7 +13,8 @@ that a disturbance affects all engines alike. Medians count, and the page is wri
 by `chorus bench throughput --json`, every peer by bench/peer_worker.py under the Python given for it (this one without --python).
 Engines of one width of the weights are compared with each other: transformers + PEFT and vLLM read HF_DIR in bfloat16,
 all others what is given for a width. Adapters are measured in bfloat16. After its passes, each engine answers some prompts
-in one batch and then one by one, and the answers are compared. A peer that is not installed is reported as absent. ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.
+in one batch and then one by one, and the answers are compared. A peer that is not installed is reported as absent.
+ENGINE must hold the model of HF_DIR, the one of bfloat16 built with --lora_plugin where --adapters is given.
 --isas and --scaling measure Chorus alone, after the peers. Python's standard library alone, besides what the peers need.
 """
 import argparse
@@ -81,7 +82,7 @@ class Peer:
                 "generation_tokens_per_s": work[0] * args.new / times["rest_s"]}
 
     def equal_answers(self, args, count, adapters):
-        """How many of `count` answers of a batch are the answers alone; None if the peer does not tell its tokens."""
+        """How many of `count` answers of a batch are those that the prompts get alone; None if the worker cannot tell."""
         result = self.ask(batch=count, prompt=args.prompt, new=args.new, adapters=adapters, compare=True)
         return result and result["equal"]
 
@@ -105,7 +106,7 @@ def chorus_pass(args, engine, works):
     for mixed, batches in by_mixed.items():
         flags = ["--batch", ",".join(map(str, batches)), "--mixed", mixed, "--threads", args.threads]
         result = chorus_alone.throughput(args, engine, *flags, *(["--adapters", args.adapters] if mixed else []))
-        roof = {key: max(value, roof.get(key, 0)) for key, value in result["roof"].items()}
+        roof = {key: max(value, roof.get(key, 0)) for key, value in result["roof"].items() if key != "fork_join_us"}
         roof["version"], roof["isa"] = result["version"], result["isa"]
         for row in result["results"]:
             rows[(row["batch"], row["adapters"])] = row
@@ -152,16 +153,28 @@ def one_pass(args, width, works, peers, ours):
     return rows, roof
 
 
-def compare_answers(args, width, peers):
+def batch_invariance(args, width, works, peers):
     """{(width, engine, adapters): (equal answers, answers)}: are a batch's answers those that its prompts get alone?"""
     count = min(8, max(args.batch))
+    if count == 1:
+        return {}
     equal = {}
-    for adapters in (0, count) if width == "bf16" and any(args.mixed) else (0,):
+    for adapters in sorted({0, min(count, max(mixed for _, mixed in works))}):
         for name, engine in chorus_engines(args, width):
             equal[(width, name, adapters)] = chorus_alone.equal_answers(args, engine, count, adapters)
         for kind, plain, adapted in peers:
             equal[(width, kind, adapters)] = (adapted if adapters else plain).equal_answers(args, count, adapters)
     return {key: (value, count) for key, value in equal.items() if value is not None}
+
+
+def note_peers(data, width, peers):
+    """Adds the peers' versions and the reasons why some are absent."""
+    for kind, plain, adapted in peers:
+        name = f"{benchmark_page.NAMES[kind]} {width}"
+        for peer, what in ((plain, name), (adapted, name + " with adapters")):
+            data["versions"].update(peer.versions)
+            if peer.absent and not (peer is adapted and plain.absent):
+                data["absent"][what] = peer.absent
 
 
 def measure(args, flops_per_token, write):
@@ -183,12 +196,7 @@ def measure(args, flops_per_token, write):
                       flush=True)
             rows, roof = one_pass(args, width, works, peers, measured)
             flops = product.ask()
-            for kind, plain, adapted in peers:
-                name = f"{benchmark_page.NAMES[kind]} {width}"
-                for peer, what in ((plain, name), (adapted, name + " with adapters")):
-                    data["versions"].update(peer.versions)
-                    if peer.absent and not (peer is adapted and plain.absent):
-                        data["absent"][what] = peer.absent
+            note_peers(data, width, peers)
             if not measured:
                 continue
             data["roofs"].append(roof)
@@ -197,7 +205,8 @@ def measure(args, flops_per_token, write):
             for key, row in rows.items():
                 data["samples"].setdefault(key, []).append(row)
             write(data)
-        data["exact"].update(compare_answers(args, width, peers))
+        data["exact"].update(batch_invariance(args, width, works, peers))
+        note_peers(data, width, peers)
         write(data)
         for _, plain, adapted in peers:
             plain.close()

@@ -6,8 +6,8 @@
     peer_worker.py --peer onednn --threads T
 
 Answers first {"ready": true, "versions": {...}} or {"absent": why}. A request {"batch", "prompt", "new", "adapters"} is
-answered by {"first_s": time until every sequence has its first token, "rest_s": time of the `new` tokens after it}; with
-"compare": true also, by {"equal": how many sequences have the tokens that they have alone}. onednn answers {} by {"flops":
+answered by {"first_s": time until every sequence has its first token, "rest_s": time of the `new` tokens after it} or, with
+"compare": true, by {"equal": how many sequences have the tokens that they have alone}. onednn answers {} by {"flops":
 operations per second of a bfloat16 product of 1024 x 4096 x 4096}. Prompts are random tokens, decoding is greedy and
 ignores end tokens.
 """
