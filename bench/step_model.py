@@ -7,7 +7,7 @@ A step reads its bytes, computes its products and meets at barriers:
 
     seconds = max(bytes / read rate, products / (threads * product rate)) + rest / threads + fork-joins * their cost
 
-Measured with one thread: the product rate (in a context step of the largest batch) and, for each batch, the rest (what a
+Measured with one thread: the product rate (the best of the context steps) and, for each batch, the rest (what a
 generation step takes beside the larger of its reading and its products). Measured with all threads: the read rate and the
 cost of a fork-join. The check compares the model's generation step of all threads with the measured one.
 
@@ -24,7 +24,7 @@ import statistics
 import chorus_alone
 from benchmark_page import ROOT, flops_per_token
 
-# Fork-joins of a layer, for a few rows and for many: more ops are worth dividing if they have many rows.
+# Fork-joins of a layer, counted in a Llama of hidden size 2048: an op with many rows is divided, one with few is not worth it.
 FEW_ROWS, FORK_JOINS_OF_FEW, FORK_JOINS_OF_MANY = 8, 5, 12
 
 
@@ -51,17 +51,17 @@ def fork_joins(layers, batch):
 
 
 class StepModel:
-    def __init__(self, one, every, layers, flops):
-        self.one, self.every, self.layers, self.flops = one, every, layers, flops
+    def __init__(self, one, all_threads, layers, flops):
+        self.one, self.all_threads, self.layers, self.flops = one, all_threads, layers, flops
         self.product_rate = max(one.context.values()) * flops
         # With a rate that is too high for some batch, the rest would be negative.
-        self.rest = {batch: max(0.0, one.step[batch] - self.least(batch, 1, one.read_rate)) for batch in one.step}
+        self.rest = {batch: max(0.0, one.step[batch] - self.bound(batch, 1, one.read_rate)) for batch in one.step}
 
-    def least(self, batch, threads, read_rate):
+    def bound(self, batch, threads, read_rate):
         return max(self.one.step_bytes[batch] / read_rate, batch * self.flops / (threads * self.product_rate))
 
     def step(self, batch, threads, read_rate, fork_join):
-        return (self.least(batch, threads, read_rate) + self.rest[batch] / threads +
+        return (self.bound(batch, threads, read_rate) + self.rest[batch] / threads +
                 fork_joins(self.layers, batch) * fork_join)
 
 
@@ -72,9 +72,9 @@ def print_row(*cells):
 def print_check(model):
     print_row("batch", "threads", "model, ms", "measured, ms", "model / measured")
     print("|---|---|---|---|---|")
-    for batch, measured in model.every.step.items():
-        predicted = model.step(batch, model.every.threads, model.every.read_rate, model.every.fork_join)
-        print_row(batch, model.every.threads, f"{predicted * 1e3:.1f}", f"{measured * 1e3:.1f}", f"{predicted / measured:.2f}")
+    for batch, measured in model.all_threads.step.items():
+        predicted = model.step(batch, model.all_threads.threads, model.all_threads.read_rate, model.all_threads.fork_join)
+        print_row(batch, model.all_threads.threads, f"{predicted * 1e3:.1f}", f"{measured * 1e3:.1f}", f"{predicted / measured:.2f}")
 
 
 def print_forecast(model, machines):
@@ -82,11 +82,16 @@ def print_forecast(model, machines):
     print("|---|---|---|---|---|---|---|")
     for cores, most in machines:
         rate = min(cores * model.one.read_rate, most * 1e9)
-        fork_join = model.every.fork_join * cores / model.every.threads
-        for batch in model.every.step:
+        fork_join = model.all_threads.fork_join * cores / model.all_threads.threads
+        for batch in model.all_threads.step:
             step = model.step(batch, cores, rate, fork_join)
-            parts = (model.least(batch, cores, rate), model.rest[batch] / cores, fork_joins(model.layers, batch) * fork_join)
+            parts = (model.bound(batch, cores, rate), model.rest[batch] / cores, fork_joins(model.layers, batch) * fork_join)
             print_row(cores, f"{rate / 1e9:.0f}", batch, f"{batch / step:.0f}", *(f"{100 * part / step:.0f} %" for part in parts))
+
+
+def machine(text):
+    cores, rate = text.split("=")
+    return int(cores), float(rate)
 
 
 def main():
@@ -98,18 +103,18 @@ def main():
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--new", type=int, default=32)
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--cores", action="append", default=[], metavar="CORES=GB_PER_S")
+    parser.add_argument("--cores", action="append", default=[], type=machine, metavar="CORES=GB_PER_S")
     args = parser.parse_args()
     args.batch = [int(batch) for batch in args.batch.split(",")]
     config = json.loads((args.model / "config.json").read_text())
-    one, every = (Measured(args, threads) for threads in (1, len(os.sched_getaffinity(0))))
-    model = StepModel(one, every, config["num_hidden_layers"], flops_per_token(config))
+    one, all_threads = (Measured(args, threads) for threads in (1, len(os.sched_getaffinity(0))))
+    model = StepModel(one, all_threads, config["num_hidden_layers"], flops_per_token(config))
     print(f"one thread: reads {one.read_rate / 1e9:.1f} GB/s, products {model.product_rate / 1e9:.0f} GFLOP/s; "
-          f"{every.threads} threads: read {every.read_rate / 1e9:.1f} GB/s, a fork-join {every.fork_join * 1e6:.2f} us\n")
+          f"{all_threads.threads} threads: read {all_threads.read_rate / 1e9:.1f} GB/s, a fork-join {all_threads.fork_join * 1e6:.2f} us\n")
     print_check(model)
-    print()
-    machines = (item.split("=") for item in args.cores)
-    print_forecast(model, [(int(cores), float(rate)) for cores, rate in machines])
+    if args.cores:
+        print()
+        print_forecast(model, args.cores)
 
 
 if __name__ == "__main__":

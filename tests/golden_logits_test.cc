@@ -36,13 +36,13 @@ std::vector<Where> everywhere() {
 
 class GoldenLogits : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 
-struct Ran {
+struct GoldenRun {
   VariantRecord used;                      // the kernels
   std::vector<std::vector<float>> logits;  // of each of the golden's rows
 };
 
 // Compares every row with the oracle's.
-Ran compare(const GoldenCase& golden, const Where& where) {
+GoldenRun compare(const GoldenCase& golden, const Where& where) {
   const DType dtype = golden.dtype;
   SCOPED_TRACE(golden.name + " " + where.name());
   const auto engines = RankGroup::loadEngines(testEngine(golden.directory, dtype));
@@ -52,7 +52,7 @@ Ran compare(const GoldenCase& golden, const Where& where) {
   for (size_t i = 0; i < golden.adapters.size(); ++i) {
     adapters.push_back(ranks.prepareAdapter(readTestAdapter(golden.adapterDirectory(i), engine)));
   }
-  Ran ran;
+  GoldenRun ran;
   double worst = 0;
   const DType inputs = linearInputType(isaOf(where), dtype);
   for (size_t i = 0; i < golden.rows.size(); ++i) {
@@ -76,12 +76,12 @@ Ran compare(const GoldenCase& golden, const Where& where) {
   return ran;
 }
 
-TEST_P(GoldenLogits, AreTheOraclesAndTheSameOnAllInstructionSets) {
+TEST_P(GoldenLogits, AreTheOraclesAndTheSameOnPortableSets) {
   const auto& [name, dtype] = GetParam();
   const GoldenCase golden = loadGolden(name, dtype);
   std::vector<std::vector<float>> first;
   for (const Where& where : everywhere()) {
-    const Ran ran = compare(golden, where);
+    const GoldenRun ran = compare(golden, where);
     if (where.backend != "cpu" || !isPortable(*where.isa, dtype)) continue;
     if (first.empty()) first = ran.logits;
     EXPECT_EQ(ran.logits, first) << where.name();

@@ -11,7 +11,7 @@ using kernel_test::Values;
 using linear_test::makeWeight;
 using linear_test::Weight;
 
-// No size is a multiple of 16, and the second sequence is longer than a run of the attention.
+// No size of the layer is a multiple of 16, and the second sequence is longer than a run of the attention.
 constexpr int32_t kHeads = 6, kKvHeads = 2, kHeadSize = 20, kPositions = 70, kTokensPerBlock = 32;
 constexpr int64_t kHidden = 100, kInner = 52, kQueries = int64_t{kHeads} * kHeadSize;
 constexpr int64_t kQkv = kQueries + int64_t{2} * kKvHeads * kHeadSize;
@@ -120,7 +120,8 @@ const Case kCases[] = {
 
 class PortableBitsTest : public testing::TestWithParam<Case> {};
 
-// The hashes are of 2026-11-27. If a kernel's order of operations changes on purpose, they change with it.
+// If an order of operations changes on purpose, take the new hash from the failure on one machine, and confirm it on
+// the other architecture (scripts/neon.sh).
 TEST_P(PortableBitsTest, ALayerHasOneHash) {
   const auto& [name, format, hash] = GetParam();
   const Layer layer(format);

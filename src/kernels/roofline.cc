@@ -151,19 +151,27 @@ double measureReadBandwidth(ThreadPool& pool, size_t bytes) {
 }
 
 double measureForkJoin(ThreadPool& pool) {
-  constexpr int kWarmUp = 100, kRuns = 4001;
+  constexpr int kRuns = 4000, kSpins = 10000;
+  constexpr double kMostSeconds = 0.05;  // with more threads than cores, a run takes milliseconds
   std::vector<double> seconds;
   seconds.reserve(kRuns);
-  for (int run = -kWarmUp; run < kRuns; ++run) {
+  const auto begin = std::chrono::steady_clock::now();
+  do {
     const auto start = std::chrono::steady_clock::now();
     std::atomic<int> begun{0};
     pool.run(pool.size(), [&](int64_t, int) {
       begun.fetch_add(1, std::memory_order_relaxed);
-      while (begun.load(std::memory_order_relaxed) < pool.size()) std::this_thread::yield();
+      for (int spins = 0; begun.load(std::memory_order_relaxed) < pool.size();) {
+        if (spins < kSpins) {
+          ++spins;
+        } else {
+          std::this_thread::yield();
+        }
+      }
     });
-    if (run >= 0) seconds.push_back(secondsSince(start));
-  }
-  const auto middle = seconds.begin() + kRuns / 2;
+    seconds.push_back(secondsSince(start));
+  } while (seconds.size() < kRuns && secondsSince(begin) < kMostSeconds);
+  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
   std::nth_element(seconds.begin(), middle, seconds.end());
   return *middle;
 }

@@ -15,15 +15,15 @@ namespace chorus {
 // memory.
 double measureReadBandwidth(ThreadPool& pool, size_t bytes);
 
-// Seconds that ThreadPool::run takes for one task per thread that only waits until all threads have begun theirs: the
-// least cost of an op that needs all threads, which spin between ops. The median of some thousand runs; takes a few
-// milliseconds.
+// Median seconds of a ThreadPool::run in which every thread takes one task and waits for the others to begin theirs:
+// what an op that needs all threads costs at least. Takes at most about 50 ms.
 double measureForkJoin(ThreadPool& pool);
 
 // Operations per second of all threads (a multiply-add is two) in a loop of products in registers, with the given
-// instruction set, which must be available. The products are of bfloat16 pairs if the set has dot products or tiles of
-// them, of 8-bit weights and 16-bit inputs if it has only integer dot products, and otherwise of float32. Returns the
-// best of twelve passes of `rounds` rounds of some 10 ns each: about 0.2 s by default.
+// instruction set, which must be available. The products are of bfloat16 pairs for kAvx512Bf16 and the sets of AMX (for
+// kAmxInt8 too, although its integer tiles take half the time), of 8-bit weights and 16-bit inputs if it has only
+// integer dot products, and otherwise of float32. Returns the best of twelve passes of `rounds` rounds of some 10 ns
+// each: about 0.2 s by default.
 double measureMatmulPeak(ThreadPool& pool, Isa isa, int64_t rounds = int64_t{1} << 20);
 
 }  // namespace chorus

@@ -40,7 +40,7 @@ struct Roof {
   double fork_join_s = std::numeric_limits<double>::infinity();
 };
 
-void raise(Roof& best, const Roof& roof) {
+void keepBetter(Roof& best, const Roof& roof) {
   best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
   best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
   best.fork_join_s = std::min(best.fork_join_s, roof.fork_join_s);
@@ -78,7 +78,7 @@ struct WorkResult {
   ExecutorWork work;
   std::vector<TokenTimes> passes;
   double step_bytes = 0;
-  Roof before, after, roof;  // `roof` has the higher of the two for each value
+  Roof before, after, roof;  // `roof` has the better of the two for each value
 };
 
 using OnResult = std::function<void(const WorkResult&)>;
@@ -122,8 +122,8 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& on_result) {
       WorkResult result{.work = work, .before = measureRoof(args, *engine)};
       result.passes = runPasses(executor, work, args.warmup, args.passes);
       result.after = measureRoof(args, *engine);
-      raise(result.roof, result.before);
-      raise(result.roof, result.after);
+      keepBetter(result.roof, result.before);
+      keepBetter(result.roof, result.after);
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
       on_result(result);
       std::fflush(stdout);
@@ -185,7 +185,7 @@ void runThroughput(const BenchExecutorArgs& args) {
     row["generation_tokens_per_s"] = result.generation_tokens_per_s;
     row["share_of_read_roof"] = share;
     results.push_back(row);
-    raise(best, measured.roof);
+    keepBetter(best, measured.roof);
   });
   writeReport(args, best, results);
 }
@@ -219,7 +219,7 @@ void runLatency(const BenchExecutorArgs& args) {
       row["share_of_read_roof"] = share;
     }
     results.push_back(row);
-    raise(best, measured.roof);
+    keepBetter(best, measured.roof);
   });
   writeReport(args, best, results);
 }

@@ -12,7 +12,7 @@ namespace chorus {
 // Online-softmax state of one query. Its `out` holds sum(2^(score - max) * v), which must be divided by the sum of the
 // lanes of `sums`.
 struct alignas(64) SoftmaxState {
-  float sums[16];  // sums of the weights of slots i, i + 16, i + 32, ...
+  float sums[16];  // sums[i]: of the weights of the runs' slots i, i + 16, i + 32, ...
   float max;       // largest score so far, in units of ln 2
 };
 

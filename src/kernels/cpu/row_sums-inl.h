@@ -1,4 +1,4 @@
-// Sums over one row, in an order that depends only on the row's length, for the norms.
+// Sums over one row, in an order that depends only on the row's length, for the norms and the softmax.
 #if defined(CHORUS_CPU_ROW_SUMS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_CPU_ROW_SUMS_INL
 #undef CHORUS_CPU_ROW_SUMS_INL
@@ -24,7 +24,7 @@ HWY_INLINE void storeColumns(FloatVec v, float* row, int64_t c, int64_t cols) {
   }
 }
 
-// Sums are divided among this many lanes on every instruction set, so that they have the same bits on all.
+// Every instruction set divides a sum among 16 lanes, those of the widest set, so that all add in the same order.
 constexpr int64_t kSumLanes = 16;
 constexpr int64_t kSumVectors = kSumLanes / kFloatLanes;
 

@@ -35,10 +35,10 @@ DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 // together (fixed_point.h); 0 if it takes inputs of type linearInputType instead.
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
-// Whether a layer with a cache of this float type has the same bits with this instruction set as with all others for
-// which this holds: its products are chains of multiply-adds that round once, over inputs that are not rounded. This is
-// not so for kScalar, whose multiply-adds round twice, and for the sets that round inputs of this type.
-bool isPortable(Isa isa, DType dtype);
+// All sets for which this is true give a layer the same bits, whatever the format of its weights: they do not round the
+// inputs of products with this float type, which is that of adapters and the KV cache, and their multiply-adds round
+// once. Those of kScalar round twice.
+bool isPortable(Isa isa, DType cache_dtype);
 // The instruction set of the kernels that multiply weights of this format if the backend uses `isa`.
 Isa linearIsa(Isa isa, const WeightFormat& weights);
 

@@ -135,7 +135,7 @@ struct PairProducts {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 // Products of int4 weights and inputs of one digit, as bytes. An instruction adds two products, at most 2 * 15 * 127 =
 // 3810 in magnitude. A lane has eight inputs of a feature, which give two such sums for each 16-bit element, so that
-// four lanes (kSpan inputs) stay within 8 * 3810 = 30480.
+// the sums over kSpan inputs (four loads) stay within 8 * 3810 = 30480.
 struct ByteProducts {
   using Inputs = FixedDigits<1>;
   static constexpr int64_t kInputs = 8, kSpan = 32;
