@@ -139,8 +139,8 @@ class BlockProduct {
     }
   }
 
-  // Where the two registers of rows are loaded from. From a row's digits to the next row's there are sizeof(Digits)
-  // bytes.
+  // The addresses from which the two registers of rows are loaded. The digits of one row and of the next are
+  // sizeof(Digits) bytes apart.
   struct Rows {
     const int8_t* first;
     int64_t second;  // offset of the second register's rows
