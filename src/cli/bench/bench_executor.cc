@@ -138,7 +138,8 @@ Json rowJson(const WorkResult& measured) {
           {"new", work.new_tokens},
           {"adapters", work.adapters},
           {"step_bytes", measured.step_bytes},
-          {"read_gb_per_s", {measured.before.read_bytes_per_s / 1e9, measured.after.read_bytes_per_s / 1e9}}};
+          {"read_gb_per_s", {measured.before.read_bytes_per_s / 1e9, measured.after.read_bytes_per_s / 1e9}},
+          {"matmul_tflops", {measured.before.matmul_flops / 1e12, measured.after.matmul_flops / 1e12}}};
 }
 
 void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
@@ -156,11 +157,20 @@ void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& re
   writeFileAtomically(args.json, report.dump(1) + "\n");
 }
 
-// Warns that shares of the roof are unreliable when the roof changed between the two measurements.
+// Warns that figures are unreliable when a roof changed between the two measurements.
 void printMoved(const WorkResult& measured) {
-  const double before = measured.before.read_bytes_per_s, after = measured.after.read_bytes_per_s;
-  if (std::abs(before - after) < 0.1 * std::max(before, after)) return;
-  std::printf("the read roof moved from %.1f to %.1f GB/s: other work on the machine?\n", before / 1e9, after / 1e9);
+  const auto moved = [](double before, double after) {
+    return std::abs(before - after) >= 0.1 * std::max(before, after);
+  };
+  const Roof &before = measured.before, &after = measured.after;
+  if (moved(before.read_bytes_per_s, after.read_bytes_per_s)) {
+    std::printf("the read roof moved from %.1f to %.1f GB/s: other work on the machine?\n",
+                before.read_bytes_per_s / 1e9, after.read_bytes_per_s / 1e9);
+  }
+  if (moved(before.matmul_flops, after.matmul_flops)) {
+    std::printf("the roof of products moved from %.3f to %.3f TFLOP/s: a processor that is slowed down?\n",
+                before.matmul_flops / 1e12, after.matmul_flops / 1e12);
+  }
 }
 
 void runThroughput(const BenchExecutorArgs& args) {

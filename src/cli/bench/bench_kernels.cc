@@ -1,6 +1,7 @@
 #include "cli/bench/bench_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -32,6 +33,7 @@ struct Measurement {
   std::string shape;
   std::optional<DType> dtype;
   double seconds, bytes, flops;
+  double products_before, products_after;  // Roofs::productsNow around the measurement
 };
 
 // Upper bounds of what the op's variants can reach. Each `look` keeps the larger value.
@@ -46,8 +48,14 @@ class Roofs {
     for (const Variant& variant : variants) isas.insert(variant.isa.value_or(Isa::kScalar));
     for (const Isa isa : isas) peaks_[isa] = std::max(peaks_[isa], measureMatmulPeak(pool, isa));
   }
+  // The products of a moment, in a few milliseconds. Processors slow their tile registers down for seconds, so a row is
+  // compared with the products before and after it.
+  double productsNow(const Variant& variant) const {
+    constexpr int64_t kRounds = int64_t{1} << 14;
+    ThreadPool pool(args_.threadCount());
+    return measureMatmulPeak(pool, variant.isa.value_or(Isa::kScalar), kRounds);
+  }
   double read() const { return read_; }
-  double peak(const Variant& variant) const { return peaks_.at(variant.isa.value_or(Isa::kScalar)); }
   const std::map<Isa, double>& peaks() const { return peaks_; }
 
  private:
@@ -77,24 +85,28 @@ std::vector<BenchCase> casesOf(const Variant& variant, const BenchKernelsArgs& a
   return cases;
 }
 
-Measurement measure(const Variant& variant, const BenchCase& c, const BenchKernelsArgs& args) {
+Measurement measure(const Variant& variant, const BenchCase& c, const BenchKernelsArgs& args, const Roofs& roofs) {
   const auto backend =
       createBackend({.name = variant.isa ? "cpu" : "reference", .threads = args.threadCount(), .isa = variant.isa});
   const BenchOptions options{.min_seconds = args.min_time, .cold_bytes = static_cast<size_t>(args.cold_mib) << 20};
-  const double seconds = measureCall(c.prepare(*backend, options.cold_bytes), options);
+  const BenchCall call = c.prepare(*backend, options.cold_bytes);
+  const double before = roofs.productsNow(variant);
+  const double seconds = measureCall(call, options);
+  const double after = roofs.productsNow(variant);
   if (!backend->used().has(variant)) fail(ErrorCode::kInternal, "{} did not run", variantText(variant));
-  return {variant, c.shape, c.dtype, seconds, c.bytes, c.flops};
+  return {variant, c.shape, c.dtype, seconds, c.bytes, c.flops, before, after};
 }
 
 Json report(const Measurement& m, const Roofs& roofs) {
   // The op is bound by the roof of which it reaches the larger share.
   const double read_share = m.bytes / m.seconds / roofs.read();
-  const double peak_share = m.flops / m.seconds / roofs.peak(m.variant);
+  const double peak_share = m.flops / m.seconds / std::max(m.products_before, m.products_after);
+  const bool moved = std::abs(m.products_before - m.products_after) > 0.1 * m.products_before;
   const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";
-  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s\n", std::string(opName(m.variant.op)).c_str(),
+  std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s%s\n", std::string(opName(m.variant.op)).c_str(),
               std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
               m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
-              read_share >= peak_share ? "read" : "fma");
+              read_share >= peak_share ? "read" : "fma", moved ? ", which moved" : "");
   return {{"op", opName(m.variant.op)},
           {"variant", variantName(m.variant)},
           {"dtype", dtype},
@@ -103,7 +115,8 @@ Json report(const Measurement& m, const Roofs& roofs) {
           {"gb_per_s", m.bytes / m.seconds / 1e9},
           {"gflop_per_s", m.flops / m.seconds / 1e9},
           {"share_of_read_roof", read_share},
-          {"share_of_fma_roof", peak_share}};
+          {"share_of_fma_roof", peak_share},
+          {"fma_gflop_per_s", {m.products_before / 1e9, m.products_after / 1e9}}};
 }
 
 void runBenchKernels(const BenchKernelsArgs& args) {
@@ -123,7 +136,7 @@ void runBenchKernels(const BenchKernelsArgs& args) {
     if (work.empty()) continue;
     roofs.look(variants);
     std::vector<Measurement> measured;
-    for (const auto& [variant, c] : work) measured.push_back(measure(variant, c, args));
+    for (const auto& [variant, c] : work) measured.push_back(measure(variant, c, args, roofs));
     roofs.look(variants);
     for (const Measurement& m : measured) rows.push_back(report(m, roofs));
     std::fflush(stdout);

@@ -13,7 +13,9 @@ WeightFormat benchFormat(DType dtype, int32_t activation_bits = 16) {
 }
 
 BenchCase plain(const WeightFormat& format, int64_t rows, int64_t in, int64_t out, bool small) {
-  return {.shape = fmt::format("{} rows, {} -> {}{}", rows, in, out,
+  const bool other_group = format.group != benchFormat(format.dtype).group;
+  return {.shape = fmt::format("{} rows, {} -> {}{}{}", rows, in, out,
+                               other_group ? fmt::format(", groups of {}", format.group) : "",
                                format.activation_bits == 8 ? ", 8-bit activations" : ""),
           .dtype = format.dtype,
           .small = small,
@@ -87,6 +89,12 @@ std::vector<BenchCase> linearBench() {
           plain(benchFormat(dtype), rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest
       cases.push_back(plain(benchFormat(dtype), rows, 5632, 2048, false));
       if (isQuantised(dtype)) cases.push_back(plain(benchFormat(dtype, 8), rows, 2048, 2 * 5632, false));
+      for (const int32_t activation_bits : {16, 8}) {
+        if (dtype != DType::kInt4) continue;
+        WeightFormat format = benchFormat(dtype, activation_bits);
+        format.group = 128;
+        cases.push_back(plain(format, rows, 2048, 2 * 5632, false));
+      }
     }
     for (const DType part : {isQuantised(dtype) ? DType::kBFloat16 : dtype, DType::kInt8}) {
       for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, part, rows, 2048, 2560));
