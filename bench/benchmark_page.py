@@ -134,10 +134,13 @@ def page(args, data, load, config):
         (f"; adapters of rank {args.rank}, all different" if any(args.mixed) else ""),
         f"- roofs: reading memory {read:.1f} GB/s" +
         (f", a bfloat16 product of 1024 x 4096 x 4096 by oneDNN {product / 1e12:.2f} TFLOP/s" if product else "")]
-    peaks = [peak for rows in data["samples"].values() for row in rows for peak in row.get("matmul_tflops", ())]
+    # Of one width only, because the products of other widths may have other instructions.
+    first = next(iter(data["works"]))
+    peaks = [peak for (width, name, _), rows in data["samples"].items() if (width, name) == (first, CHORUS)
+             for row in rows for peak in row.get("matmul_tflops", ())]
     if peaks and max(peaks) > 1.1 * min(peaks):
-        lines.append(f"- products in registers moved between {min(peaks):.2f} and {max(peaks):.2f} TFLOP/s between the rows: "
-                     "the processor slows them down at times, for Chorus and for its peers")
+        lines.append(f"- products in registers moved between {min(peaks):.2f} and {max(peaks):.2f} TFLOP/s between the rows "
+                     f"({WEIGHTS[first]}): a processor that is slowed down, or other work")
     for option, files in (("vLLM", args.vllms), ("llama.cpp", args.ggufs), ("OpenVINO", args.openvinos)):
         if files:
             lines += [f"- {option}: " + ", ".join(f"{WEIGHTS[width]} {pathlib.Path(path).name}"

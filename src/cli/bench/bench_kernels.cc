@@ -101,12 +101,14 @@ Json report(const Measurement& m, const Roofs& roofs) {
   // The op is bound by the roof of which it reaches the larger share.
   const double read_share = m.bytes / m.seconds / roofs.read();
   const double peak_share = m.flops / m.seconds / std::max(m.products_before, m.products_after);
-  const bool moved = std::abs(m.products_before - m.products_after) > 0.1 * m.products_before;
+  const bool of_read = read_share >= peak_share;
+  const double peak_moved = std::abs(m.products_before - m.products_after);
+  const bool moved = !of_read && peak_moved >= 0.1 * std::max(m.products_before, m.products_after);
   const std::string dtype = m.dtype ? std::string(dtypeName(*m.dtype)) : "any";
   std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s%s\n", std::string(opName(m.variant.op)).c_str(),
               std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
               m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
-              read_share >= peak_share ? "read" : "fma", moved ? ", which moved" : "");
+              of_read ? "read" : "fma", moved ? ", which moved" : "");
   return {{"op", opName(m.variant.op)},
           {"variant", variantName(m.variant)},
           {"dtype", dtype},
