@@ -10,8 +10,9 @@ import chorus_alone
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = {"hf": "transformers + PEFT", "vllm": "vLLM", "llama": "llama.cpp", "openvino": "OpenVINO"}
-CHORUS, CHORUS_A8 = "chorus", "chorus_a8"
-INPUTS = {CHORUS: "16", CHORUS_A8: "8"}
+# Chorus by the inputs of its engine's products with integer weights (--activations).
+CHORUS, CHORUS_INT8, CHORUS_PER_TOKEN = "chorus", "chorus_int8", "chorus_per_token"
+INPUTS = {CHORUS: "int16", CHORUS_INT8: "int8", CHORUS_PER_TOKEN: "int8_per_token"}
 WEIGHTS = {"bf16": "bfloat16", "int8": "8-bit weights", "int4": "4-bit weights"}
 
 
@@ -69,7 +70,7 @@ def table(data, width, what, title, roof_title, roof_of):
     kinds = [kind for kind in NAMES if any(key[:2] == (width, kind) for key in samples)]
     ours_of_width = [name for name in INPUTS if any(key[:2] == (width, name) for key in samples)]
     # Of unquantised weights, the instruction set decides whether inputs are rounded.
-    bits = ["bits of Chorus's inputs"] if width != "bf16" else []
+    bits = ["Chorus's inputs"] if width != "bf16" else []
     head = ["batch", "adapters", *bits, "Chorus", "spread", roof_title]
     head += [f"{NAMES[k]} | Chorus / it" for k in kinds]
     lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |",
@@ -90,7 +91,7 @@ def exact_lines(exact):
     """The table of batch invariance: how many answers of a batch were those that the prompts get alone."""
     if not exact:
         return []
-    names = {**NAMES, CHORUS: "Chorus", CHORUS_A8: "Chorus, inputs of 8 bits"}
+    names = {**NAMES, CHORUS: "Chorus", **{name: f"Chorus, {INPUTS[name]}" for name in (CHORUS_INT8, CHORUS_PER_TOKEN)}}
     count = next(iter(exact.values()))[1]
     mixed = max(adapters for _, _, adapters in exact)
     lines = ["## Batch invariance", "",
@@ -163,8 +164,9 @@ def page(args, data, load, config):
               "only.",
               "- vLLM is stepped by its engine and timed from the step in which the last sequence got its first token. The "
               "others are timed token by token or report their times themselves.",
-              "- With integer weights Chorus keeps 16 bits of the inputs of products, or rounds them to 8 with `--activations "
-              "int8`. vLLM with 8-bit weights, llama.cpp and OpenVINO round them to 8.",
+              "- *Chorus's inputs* of products with integer weights are those of `--activations`: 16 bits (`int16`), or 8 with "
+              "a scale for every 128 inputs (`int8`) or for all inputs of a row (`int8_per_token`). vLLM with 8-bit weights, "
+              "llama.cpp and OpenVINO have inputs of 8 bits; vLLM with a scale for all inputs of a row.",
               "- Products of 8-bit integers can be faster than the bfloat16 products of the roof, so shares of it may exceed "
               "100 %.", ""]
     return "\n".join(lines)

@@ -2,7 +2,8 @@
 """Chorus and its peers on one model, in turn in one go; writes docs/benchmarks.md.
 
     bench/compare.py --model HF_DIR --engine ENGINE [--adapters DIR] [--python vllm=/path/to/its/python]
-                     [--engine int8=ENGINE --engine int4=ENGINE] [--engine_a8 int8=ENGINE --engine_a8 int4=ENGINE]
+                     [--engine int8=ENGINE --engine int4=ENGINE] [--engine_per_token int8=ENGINE]
+                     [--engine_int8_inputs int8=ENGINE --engine_int8_inputs int4=ENGINE]
                      [--vllm int8=DIR --vllm int4=DIR]
                      [--gguf bf16=FILE --gguf int8=Q8_0 --gguf int4=Q4_K_M --llama llama-batched-bench]
                      [--openvino bf16=DIR --openvino int8=DIR --openvino int4=DIR]
@@ -27,7 +28,7 @@ import tempfile
 
 import benchmark_page
 import chorus_alone
-from benchmark_page import CHORUS, CHORUS_A8, ROOT
+from benchmark_page import CHORUS, CHORUS_INT8, CHORUS_PER_TOKEN, ROOT
 
 WIDTHS = tuple(benchmark_page.WEIGHTS)
 
@@ -94,8 +95,7 @@ class Peer:
 
 def chorus_engines(args, width):
     """[(name of its figures, engine directory)] of Chorus's engines of a width."""
-    return [(name, engines[width]) for name, engines in ((CHORUS, args.engines), (CHORUS_A8, args.engines_a8))
-            if width in engines]
+    return [(name, engines[width]) for name, engines in args.engines_by_inputs.items() if width in engines]
 
 
 def chorus_pass(args, engine, works):
@@ -235,8 +235,10 @@ def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chorus", default=ROOT / "build/release/bin/chorus", type=pathlib.Path)
     parser.add_argument("--engine", action="append", required=True, metavar="[WIDTH=]DIR", help="bf16 without a width")
-    parser.add_argument("--engine_a8", action="append", default=[], metavar="WIDTH=DIR",
-                        help="int8 or int4: an engine that rounds inputs to 8 bits (--activations int8)")
+    parser.add_argument("--engine_int8_inputs", action="append", default=[], metavar="WIDTH=DIR",
+                        help="int8 or int4: an engine with --activations int8")
+    parser.add_argument("--engine_per_token", action="append", default=[], metavar="int8=DIR",
+                        help="an engine with --activations int8_per_token")
     parser.add_argument("--model", required=True, type=pathlib.Path)
     parser.add_argument("--adapters", type=pathlib.Path)
     parser.add_argument("--batch", default=None, help="default 1,8,32")
@@ -274,15 +276,18 @@ def parse(argv):
     args.warmup = args.warmup if args.warmup is not None else 1 if args.quick else 2
     args.passes = args.passes or (1 if args.quick else 5)
     args.engines = by_width(parser, args.engine, "engine")
-    args.engines_a8 = by_width(parser, args.engine_a8, "engine_a8")
-    if "bf16" in args.engines_a8:
-        parser.error("--engine_a8 is for int8 and int4")
+    args.engines_by_inputs = {CHORUS: args.engines,
+                              CHORUS_INT8: by_width(parser, args.engine_int8_inputs, "engine_int8_inputs"),
+                              CHORUS_PER_TOKEN: by_width(parser, args.engine_per_token, "engine_per_token")}
+    ours = {width for engines in args.engines_by_inputs.values() for width in engines}
+    if any("bf16" in args.engines_by_inputs[name] for name in (CHORUS_INT8, CHORUS_PER_TOKEN)):
+        parser.error("--engine_int8_inputs and --engine_per_token are for int8 and int4")
     args.vllms = by_width(parser, args.vllm, "vllm")
     if "bf16" in args.vllms:
         parser.error("--vllm is for int8 and int4: in bfloat16 vLLM reads --model")
     args.ggufs = by_width(parser, args.gguf, "gguf")
     args.openvinos = by_width(parser, args.openvino, "openvino")
-    for width in {"bf16", *args.engines_a8, *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
+    for width in {"bf16", *ours, *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
         parser.error(f"{width} needs an --engine of that width")
     args.peer_batches = {kind: [int(b) for b in sizes.split(",")]
                          for kind, sizes in (item.split("=", 1) for item in args.peer_batch)}

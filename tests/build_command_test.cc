@@ -79,6 +79,9 @@ TEST_F(BuildCommand, ActivationsAreThoseOfTheFlagOrOfTheCheckpoint) {
     const std::string weights = bits == 8 ? "W8" : "W4";
     EXPECT_THAT(refusal({"--activations", "int8"}),
                 HasSubstr("--activations: " + weights + "A8 is not supported in a float32 model"));
+    if (bits == 4) {
+      EXPECT_THAT(refusal({"--activations", "int8_per_token"}), HasSubstr("not supported with int4 weights"));
+    }
     convertModel(golden_.directory, dir_.path() / "checkpoint",
                  {.dtype = DType::kBFloat16, .quantise = QuantiseOptions{.bits = bits}, .workers = 1});
     EXPECT_EQ(build({}).status, 0);
@@ -86,6 +89,10 @@ TEST_F(BuildCommand, ActivationsAreThoseOfTheFlagOrOfTheCheckpoint) {
     EXPECT_EQ(build({"--activations", "int8"}).status, 0);
     EXPECT_EQ(algorithm(), weights + "A8");
     EXPECT_THAT(runChorus({"inspect", engine_}).out, HasSubstr(weights + "A8, a scale for each output"));
+    if (bits == 8) {
+      EXPECT_EQ(build({"--activations", "int8_per_token"}).status, 0);
+      EXPECT_EQ(algorithm(), "W8A8_PER_TOKEN");
+    }
     std::filesystem::remove_all(engine_);
   }
 }

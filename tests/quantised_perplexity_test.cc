@@ -1,5 +1,5 @@
 // The cost of quantisation on the demo: perplexity of held-out text on bfloat16, int8 and int4 engines with activations
-// of 16 and of 8 bits, with its adapters.
+// of every format, with its adapters.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,12 +57,12 @@ std::vector<Text> heldOutTexts() {
 
 // Perplexity over all texts, each with its skill's adapter.
 double perplexity(const std::vector<Text>& texts, const std::optional<QuantiseOptions>& quantise,
-                  std::optional<int32_t> activation_bits = std::nullopt) {
+                  std::optional<InputFormat> activations = std::nullopt) {
   const TempDir dir;
   convertModel(kDemo / "base", dir.path() / "checkpoint",
                {.dtype = DType::kBFloat16, .quantise = quantise, .workers = 1});
   BuildConfig build = testBuildConfig();
-  build.activation_bits = activation_bits;
+  build.activations = activations;
   buildEngine(dir.path() / "checkpoint", dir.path() / "engine", build, 1);
   RankGroup ranks(RankGroup::loadEngines(dir.path() / "engine"), {.name = "cpu", .threads = 2}, kTeacherForcedOptions);
   std::map<std::string, std::shared_ptr<const PreparedAdapter>> adapters;
@@ -103,12 +103,16 @@ TEST(QuantisedPerplexity, Of8BitActivationsStaysNearThatOf16Bits) {
   const auto texts = heldOutTexts();
   for (const QuantiseOptions& quantise : {QuantiseOptions{.bits = 8}, QuantiseOptions{.bits = 4, .group_size = 64},
                                           QuantiseOptions{.bits = 4, .group_size = 0}}) {
-    const double all = perplexity(texts, quantise, 16);
-    const double eight = perplexity(texts, quantise, 8);
-    std::printf("perplexity: %d-bit weights in groups of %d: %.4f, with 8-bit activations %.4f (%+.2f %%)\n",
-                quantise.bits, quantise.group_size, all, eight, 100 * (eight / all - 1));
-    EXPECT_LT(std::abs(eight / all - 1), 0.005);
-    EXPECT_NE(eight, all);
+    const double all = perplexity(texts, quantise, InputFormat::kInt16);
+    for (const InputFormat activations : {InputFormat::kInt8, InputFormat::kInt8PerToken}) {
+      if (activations == InputFormat::kInt8PerToken && quantise.bits == 4) continue;
+      const double eight = perplexity(texts, quantise, activations);
+      std::printf("perplexity: %d-bit weights in groups of %d: %.4f, with %s activations %.4f (%+.2f %%)\n",
+                  quantise.bits, quantise.group_size, all, std::string(inputFormatName(activations)).c_str(), eight,
+                  100 * (eight / all - 1));
+      EXPECT_LT(std::abs(eight / all - 1), 0.005);
+      EXPECT_NE(eight, all);
+    }
   }
 }
 

@@ -16,22 +16,26 @@ std::vector<std::string> usuallyExcluded() {
 struct Algorithm {
   std::string_view name;
   DType weights;
-  int32_t activation_bits;
+  InputFormat activations;
 };
 constexpr Algorithm kAlgorithms[] = {
-    {"W8A16", DType::kInt8, 16}, {"W4A16", DType::kInt4, 16}, {"W8A8", DType::kInt8, 8}, {"W4A8", DType::kInt4, 8}};
+    {"W8A16", DType::kInt8, InputFormat::kInt16},
+    {"W4A16", DType::kInt4, InputFormat::kInt16},
+    {"W8A8", DType::kInt8, InputFormat::kInt8},
+    {"W4A8", DType::kInt4, InputFormat::kInt8},
+    {"W8A8_PER_TOKEN", DType::kInt8, InputFormat::kInt8PerToken},
+};
 
 // Returns null for the name of an algorithm that is not supported.
 const Algorithm* findAlgorithm(std::string_view name) {
   const auto* found = std::ranges::find(kAlgorithms, name, &Algorithm::name);
   return found == std::end(kAlgorithms) ? nullptr : found;
 }
-std::string_view nameOf(DType weights, int32_t activation_bits) {
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (algorithm.weights == weights && algorithm.activation_bits == activation_bits) return algorithm.name;
-  }
-  fail(ErrorCode::kInternal, "no algorithm has weights of type {} and {} bits of activations", dtypeName(weights),
-       activation_bits);
+const Algorithm* findAlgorithm(DType weights, InputFormat activations) {
+  const auto* found = std::ranges::find_if(kAlgorithms, [&](const Algorithm& algorithm) {
+    return algorithm.weights == weights && algorithm.activations == activations;
+  });
+  return found == std::end(kAlgorithms) ? nullptr : found;
 }
 
 bool isGroupSize(int32_t size) { return size == 0 || size == 32 || size == 64 || size == 128; }
@@ -48,8 +52,8 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
   const Algorithm* algorithm = findAlgorithm(*quant.quant_algo);
   if (algorithm == nullptr) {
     fail(ErrorCode::kUnsupported,
-         "{}: quantization.quant_algo '{}' is not supported; W8A16, W4A16, W8A8 and W4A8 are. Convert the unquantised "
-         "model, with --use_weight_only to quantise it",
+         "{}: quantization.quant_algo '{}' is not supported; W8A16, W4A16, W8A8, W4A8 and W8A8_PER_TOKEN are. Convert "
+         "the unquantised model, with --use_weight_only to quantise it",
          source, *quant.quant_algo);
   }
   if (config.weight_layout != kPlainLayout) {
@@ -62,7 +66,7 @@ void checkQuantisation(const ModelConfig& config, std::string_view source) {
     fail(ErrorCode::kUnsupported, "{}: quantization.{} is not supported with {}", source,
          quant.has_zero_point ? "has_zero_point" : "pre_quant_scale", *quant.quant_algo);
   }
-  if (algorithm->activation_bits < 16 && config.dtype == DType::kFloat32) {
+  if (algorithm->activations != InputFormat::kInt16 && config.dtype == DType::kFloat32) {
     fail(ErrorCode::kUnsupported,
          "{}: {} is not supported in a float32 model, which never rounds activations; --dtype bfloat16 or float16 is "
          "needed",
@@ -83,16 +87,22 @@ std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config) 
     fail(ErrorCode::kUnsupported, "config.json: quantization.group_size {} is not supported; 32, 64 and 128 are",
          group);
   }
-  WeightQuantisation quantisation;
   const Algorithm& algorithm = *findAlgorithm(*quant.quant_algo);
-  quantisation.format = {algorithm.weights, group, config.dtype, algorithm.activation_bits};
+  if (algorithm.activations == InputFormat::kInt8PerToken && group != 0) {
+    fail(ErrorCode::kUnsupported,
+         "{} needs weights with one scale for each output, and quantization.group_size is {}; convert the model with "
+         "--group_size 0",
+         algorithm.name, group);
+  }
+  WeightQuantisation quantisation;
+  quantisation.format = {algorithm.weights, group, config.dtype, algorithm.activations};
   quantisation.excluded = quant.exclude_modules.value_or(usuallyExcluded());
   return quantisation;
 }
 
 void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool head) {
   QuantConfig& quant = config.quantization;
-  quant.quant_algo = nameOf(bits == 8 ? DType::kInt8 : DType::kInt4, 16);
+  quant.quant_algo = findAlgorithm(bits == 8 ? DType::kInt8 : DType::kInt4, InputFormat::kInt16)->name;
   quant.group_size = group_size;
   if (head) {
     quant.exclude_modules = usuallyExcluded();
@@ -101,15 +111,22 @@ void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool
   config.weight_layout = kPlainLayout;
 }
 
-void setActivationBits(ModelConfig& config, int32_t bits, std::string_view source) {
+void setActivations(ModelConfig& config, InputFormat activations, std::string_view source) {
   std::optional<std::string>& name = config.quantization.quant_algo;
   if (!name) {
     fail(ErrorCode::kInvalidArgument,
          "{}: the model is not quantised; convert it with --use_weight_only, or serve it with --quantize", source);
   }
-  const Algorithm* algorithm = findAlgorithm(*name);
-  if (algorithm != nullptr) name = nameOf(algorithm->weights, bits);
+  if (const Algorithm* given = findAlgorithm(*name)) {
+    const Algorithm* algorithm = findAlgorithm(given->weights, activations);
+    if (algorithm == nullptr) {
+      fail(ErrorCode::kUnsupported, "{} {}: not supported with {} weights", source, inputFormatName(activations),
+           dtypeName(given->weights));
+    }
+    name = algorithm->name;
+  }
   checkQuantisation(config, source);
+  weightQuantisation(config);
 }
 
 }  // namespace chorus

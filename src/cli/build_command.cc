@@ -100,7 +100,7 @@ void runBuild(BuildArgs& args) {
     if (!value.empty()) args.config.recorded[name] = value;
   }
   if (!args.logits_dtype.empty()) args.config.logits_dtype = dtypeFromName(args.logits_dtype);
-  if (!args.activations.empty()) args.config.activation_bits = args.activations == "int8" ? 8 : 16;
+  if (!args.activations.empty()) args.config.activations = inputFormatFromName(args.activations);
   if (!args.lora_dirs.empty()) {
     const std::vector<std::string> modules = adapterModulesOf(args);
     if (args.config.lora_target_modules.empty()) args.config.lora_target_modules = modules;
@@ -151,10 +151,13 @@ void addBuildCommand(CLI::App& app) {
   build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   build
-      ->add_option("--activations", args->activations,
-                   "Integers to which quantised linears round their inputs in every step; each 128 inputs of a row, or "
-                   "group if that is smaller, share a scale; default: as the checkpoint's quant_algo says")
-      ->check(CLI::IsMember({"int8", "int16"}));
+      ->add_option(
+          "--activations", args->activations,
+          "Integers to which quantised linears round their inputs in every step. int16, int8: every 128 inputs "
+          "of a row, or group if that is smaller, share a scale. int8_per_token: all inputs of a row share one; "
+          "for int8 weights with one scale for each output; faster, but less exact. Default: as the "
+          "checkpoint's quant_algo says")
+      ->check(CLI::IsMember({"int16", "int8", "int8_per_token"}));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")
       ->check(inRange(0, 1 << 12))
       ->capture_default_str();

@@ -337,13 +337,19 @@ TEST_F(QuantisedCheckpointTest, ConfigsAreHeldToWhatTheFilesHave) {
   convert({.bits = 8, .group_size = 64});
   editConfig([](Json& json) { json["quantization"]["group_size"] = 32; });
   EXPECT_THAT(readingIt(), HasSubstr("quantization.group_size is 32 where"));
+  editConfig([](Json& json) {
+    json["quantization"]["group_size"] = 64, json["quantization"]["quant_algo"] = "W8A8_PER_TOKEN";
+    json["dtype"] = "bfloat16";
+  });
+  EXPECT_THAT(readingIt(), HasSubstr("W8A8_PER_TOKEN needs weights with one scale for each output"));
   convert({.bits = 8});
   editConfig([](Json& json) { json.erase("weight_layout"); });
   EXPECT_THAT(readingIt(), HasSubstr("weight_layout missing"));
   editConfig([](Json& json) { json["weight_layout"] = "interleaved"; });
   EXPECT_THAT(readingIt(), HasSubstr("weight_layout 'interleaved'"));
   editConfig([](Json& json) { json["weight_layout"] = "plain", json["quantization"]["quant_algo"] = "W4A16_AWQ"; });
-  EXPECT_THAT(readingIt(), HasSubstr("quant_algo 'W4A16_AWQ' is not supported; W8A16, W4A16, W8A8 and W4A8 are"));
+  EXPECT_THAT(readingIt(),
+              HasSubstr("quant_algo 'W4A16_AWQ' is not supported; W8A16, W4A16, W8A8, W4A8 and W8A8_PER_TOKEN are"));
   editConfig(
       [](Json& json) { json["quantization"]["quant_algo"] = "W8A16", json["quantization"]["has_zero_point"] = true; });
   EXPECT_THAT(readingIt(), HasSubstr("has_zero_point is not supported with W8A16"));

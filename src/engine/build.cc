@@ -107,9 +107,9 @@ void checkScales(const RankTensor& tensor, const TensorView& scales) {
 void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank, const std::filesystem::path& path,
               const WeightPacker& packer, ThreadPool& pool) {
   std::vector<RankTensor> tensors = weights.tensors();
-  // The model's activations may have other bits than the checkpoint's.
+  // The model's activations may be of another format than the checkpoint's.
   if (const auto quantisation = weightQuantisation(model)) {
-    for (RankTensor& tensor : tensors) tensor.format.activation_bits = quantisation->format.activation_bits;
+    for (RankTensor& tensor : tensors) tensor.format.activations = quantisation->format.activations;
   }
   const EngineLayout layout = engineLayout(tensors, model, rank);
   EngineFileWriter writer(path, layout.tensors, packer);
@@ -175,7 +175,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   const auto checkpoint = CheckpointReader::open(checkpoint_dir);
   ModelConfig model = checkpoint.config();
   model.logits_dtype = config.logits_dtype.value_or(model.logits_dtype);
-  if (config.activation_bits) setActivationBits(model, *config.activation_bits, "--activations");
+  if (config.activations) setActivations(model, *config.activations, "--activations");
   const Architecture& architecture = architectureOf(model, (checkpoint_dir / "config.json").string());
   const WeightTable table = architecture.weightTable(model);
   checkTargetModules(config, table, architecture.name);

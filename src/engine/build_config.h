@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "engine/packing_version.h"
+#include "kernels/input_format.h"
 
 namespace chorus {
 
@@ -27,8 +28,8 @@ struct BuildConfig {
   std::string backend = "cpu";
   int32_t packing_version = kPackingVersion;
   std::optional<DType> logits_dtype;  // written to pretrained_config; not read back
-  // 8 or 16; changes the quantisation in pretrained_config (setActivationBits); not read back.
-  std::optional<int32_t> activation_bits;
+  // Changes the quantisation in pretrained_config (setActivations); not read back.
+  std::optional<InputFormat> activations;
   Json recorded = Json::object();  // accepted trtllm-build flags that change nothing here
 
   static BuildConfig fromJson(const Json& json, std::string_view source);

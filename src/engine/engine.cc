@@ -78,9 +78,10 @@ void Engine::checkComplete() const {
     }
     if (tensor.format() != expected.format()) {
       fail(ErrorCode::kCorrupt,
-           "{}: {} has {} scales of groups of {} and {}-bit activations where the config says {}, {} and {}; {}",
-           file_.path().string(), expected.name, dtypeName(tensor.scale_dtype), tensor.group, tensor.activation_bits,
-           dtypeName(expected.scale_dtype), expected.group, expected.activation_bits, kBuildAgain);
+           "{}: {} has {} scales of groups of {} and {} activations where the config says {}, {} and {}; {}",
+           file_.path().string(), expected.name, dtypeName(tensor.scale_dtype), tensor.group,
+           inputFormatName(tensor.activations), dtypeName(expected.scale_dtype), expected.group,
+           inputFormatName(expected.activations), kBuildAgain);
     }
   }
 }

@@ -32,11 +32,15 @@ void parseFormat(const Json& json, EngineTensor& tensor, std::string_view source
     fail(ErrorCode::kCorrupt, "{}: {} has groups or scales that engines do not hold", source, tensor.name);
   }
   tensor.scale_dtype = *scales;
-  tensor.activation_bits = jsonGetOr<int32_t>(json, "activation_bits", tensor.activation_bits, source);
-  if (tensor.activation_bits != 16 && (tensor.activation_bits != 8 || *scales == DType::kFloat32)) {
-    fail(ErrorCode::kCorrupt, "{}: {} has activation_bits {}; engines have 16, or 8 if scales are not float32", source,
-         tensor.name, tensor.activation_bits);
+  const auto activations = jsonGetOr<std::string>(json, "activations", "int16", source);
+  const auto inputs = inputFormatFromName(activations);
+  const bool per_token = inputs == InputFormat::kInt8PerToken;
+  if (!inputs || (*inputs != InputFormat::kInt16 && *scales == DType::kFloat32) ||
+      (per_token && (tensor.dtype != DType::kInt8 || tensor.group != 0))) {
+    fail(ErrorCode::kCorrupt, "{}: {} has activations '{}' that engines do not hold for weights of its format", source,
+         tensor.name, activations);
   }
+  tensor.activations = *inputs;
 }
 
 EngineTensor parseTensor(const Json& json, uint64_t file_size, std::string_view source, const WeightPacker& packer) {
@@ -127,7 +131,7 @@ std::string engineFileHead(std::span<const EngineTensor> tensors) {
     if (isQuantised(t.dtype)) {
       list.back()["group"] = t.group;
       list.back()["scale_dtype"] = dtypeName(t.scale_dtype);
-      if (t.activation_bits != 16) list.back()["activation_bits"] = t.activation_bits;
+      if (t.activations != InputFormat::kInt16) list.back()["activations"] = inputFormatName(t.activations);
     }
     if (t.experts > 0) list.back()["experts"] = t.experts;
   }

@@ -3,7 +3,7 @@
 //   bytes 0..7    magic "CHORUSEN"
 //   bytes 8..15   size of the index, little-endian
 //   index         {"packing_version": 1, "tensors": [{"name", "kind", "dtype", "rows", "cols", "offset", "bytes"}]},
-//                 int8 and int4 linears also have the "group", "scale_dtype" and, unless it is 16, "activation_bits"
+//                 int8 and int4 linears also have the "group", "scale_dtype" and, unless it is int16, "activations"
 //                 of WeightFormat; linears with one weight for each expert have their number, "experts"
 //   data          each tensor at its offset from the start of the file, a multiple of 4096
 #pragma once
@@ -35,14 +35,14 @@ struct EngineTensor {
   int64_t cols = 0;
   int64_t group = 0;  // this and the next two as in WeightFormat
   DType scale_dtype = DType::kFloat32;
-  int32_t activation_bits = 16;
+  InputFormat activations = InputFormat::kInt16;
   // Number of weights [rows, cols] of a linear with experts, which lie at expertStride() (WeightPacker); 0: the tensor
   // is one weight.
   int64_t experts = 0;
   uint64_t offset = 0;  // set by the writer
   uint64_t bytes = 0;   // set by the writer, from kind, dtype and shape
 
-  WeightFormat format() const { return {dtype, group, scale_dtype, activation_bits}; }
+  WeightFormat format() const { return {dtype, group, scale_dtype, activations}; }
 };
 
 // Size of a tensor of this kind, dtype and shape. Throws Error(kCorrupt) if it is out of range.

@@ -52,8 +52,8 @@ TEST_F(EngineFileTest, ReadsWhatItWrote) {
 
 TEST_F(EngineFileTest, FormatsOfQuantisedLinearsAreKept) {
   const WeightFormat formats[] = {{DType::kInt8, 0, DType::kBFloat16},
-                                  {DType::kInt4, 32, DType::kFloat16, 8},
-                                  {DType::kInt8, 64, DType::kBFloat16, 8},
+                                  {DType::kInt4, 32, DType::kFloat16, InputFormat::kInt8},
+                                  {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken},
                                   {DType::kInt4, 0, DType::kFloat32}};
   std::vector<EngineTensor> tensors;
   for (const WeightFormat& format : formats) {
@@ -64,16 +64,23 @@ TEST_F(EngineFileTest, FormatsOfQuantisedLinearsAreKept) {
                        .cols = 64,
                        .group = format.group,
                        .scale_dtype = format.scale_dtype,
-                       .activation_bits = format.activation_bits});
+                       .activations = format.activations});
   }
   EngineFileWriter(dir_ / "rank0.engine", tensors, weightPacker("cpu")).commit();
   std::string bytes = readFile(dir_ / "rank0.engine", 1 << 20);
   const auto read = parse(bytes);
   ASSERT_EQ(read.size(), std::size(formats));
   for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].format(), formats[i]) << i;
-  const std::string given = "\"activation_bits\":8";
-  bytes.replace(bytes.find(given), given.size(), "\"activation_bits\":4");
-  EXPECT_THAT(refusal(bytes), testing::HasSubstr("t1 has activation_bits 4"));
+  // Of the same length, so that the index keeps its size.
+  const auto with = [&](std::string_view given, std::string_view other) {
+    std::string changed = bytes;
+    changed.replace(changed.find(given), given.size(), other);
+    return changed;
+  };
+  EXPECT_THAT(refusal(with("\"activations\":\"int8\"", "\"activations\":\"int4\"")),
+              testing::HasSubstr("t1 has activations 'int4'"));
+  EXPECT_THAT(refusal(with("int8_per_token\",\"bytes\":", "int8_per_tokem\",\"bytes\":")),
+              testing::HasSubstr("t2 has activations 'int8_per_tokem'"));
 }
 
 TEST_F(EngineFileTest, RefusesEveryTruncationWithOneLine) {

@@ -28,9 +28,13 @@ EngineTensor packedTensor(const RankTensor& tensor) {
   packed.dtype = format.dtype;
   packed.group = format.group;
   packed.scale_dtype = format.scale_dtype;
-  packed.activation_bits = format.activation_bits;
+  packed.activations = format.activations;
   packed.rows = tensor.rows();
   packed.cols = tensor.cols();
+  if (format.activations == InputFormat::kInt8PerToken && packed.cols > kMostInputsPerToken) {
+    fail(ErrorCode::kUnsupported, "{} has {} inputs; with activations {} at most {} are supported", tensor.name,
+         packed.cols, inputFormatName(format.activations), kMostInputsPerToken);
+  }
   packed.experts = tensor.row->experts;
   return packed;
 }

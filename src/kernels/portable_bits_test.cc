@@ -11,9 +11,10 @@ using kernel_test::Values;
 using linear_test::makeWeight;
 using linear_test::Weight;
 
-// No size of the layer is a multiple of 16, and the second sequence is longer than a run of the attention.
+// No size of the layer is a multiple of 16, its last product has inputs of more than one run (kFixedRun), and the
+// second sequence is longer than a run of the attention.
 constexpr int32_t kHeads = 6, kKvHeads = 2, kHeadSize = 20, kPositions = 70, kTokensPerBlock = 32;
-constexpr int64_t kHidden = 100, kInner = 52, kQueries = int64_t{kHeads} * kHeadSize;
+constexpr int64_t kHidden = 100, kInner = 152, kQueries = int64_t{kHeads} * kHeadSize;
 constexpr int64_t kQkv = kQueries + int64_t{2} * kKvHeads * kHeadSize;
 constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu,        ActivationKind::kGeluTanh,
                                      ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kTanh};
@@ -102,20 +103,23 @@ struct Case {
   const char* hash;
 };
 const Case kCases[] = {
-    {"float32", DType::kFloat32, "9bd4e0dfee9a28ff53bdc080a47f4e9a2804162c80a58eb203e6c9e549b27dce"},
-    {"float16", DType::kFloat16, "e723163a3353403c13ea9e00a768dc9d6a0f209fd9fb2d32ede8ba9fdad80428"},
-    {"bfloat16", DType::kBFloat16, "f964b419aacd2c9e5d06164f7424ae081616592bc35d0162d04f29626ef8bc51"},
+    {"float32", DType::kFloat32, "37afae9ce72cdf2d16e26f13c4f85aacf98209fc8b405f5e32053fd9a706f142"},
+    {"float16", DType::kFloat16, "615ae7e104901f861d30a3f8f94aee3983c18d767ed41252e137a5dbdde313eb"},
+    {"bfloat16", DType::kBFloat16, "0769ab8531ff70c40c5ce7af36594bbf276f07200fc04f6b5bf398b8c42cfa7d"},
     {"int8_of_float32",
      {DType::kInt8, 0, DType::kFloat32},
-     "df0c31cccdb69a948611439d16ceab4e7c2df2fa802be89e592198c70fd540dc"},
-    {"int8", {DType::kInt8, 0, DType::kBFloat16}, "e7e24d40df94131c8b117c75b7950a76c6bc42ebf73f8fd6bae40c9a3991d265"},
+     "46a67b4212e0102f3ed6b116816e254294163b25be712ac53feb00697ac4c47a"},
+    {"int8", {DType::kInt8, 0, DType::kBFloat16}, "e8e8571aaa4796de438aecc60b4bf4a4f23e94b798f12fe6d77837039ddd4248"},
     {"int8_with_inputs_of_8_bits",
-     {DType::kInt8, 0, DType::kBFloat16, 8},
-     "53183e9f9b1b207d8d3ff148f43858f1a01832292c76d276232d1a3589733b74"},
-    {"int4", {DType::kInt4, 32, DType::kFloat16}, "35f42b7e1bc86ef1e1b9ac0bb268e4dcdf0adea87e0821a9154a5c8746249b0a"},
+     {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8},
+     "eb7c12ad113155070f4c6227513762715c733b5d9d612b09bf8bb2b125629b86"},
+    {"int8_with_a_scale_per_token",
+     {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken},
+     "a24acc8680981c5f5ec7ff36bfcc523b524064811ccad6443fca24dd74aaa551"},
+    {"int4", {DType::kInt4, 32, DType::kFloat16}, "219e98120bee0f47e55db0bf3fba3b8d1aa2192c70592d8cafb999437783438f"},
     {"int4_with_inputs_of_8_bits",
-     {DType::kInt4, 0, DType::kBFloat16, 8},
-     "761de15912fb6eecdd7e9bc2323925d271fdd6d0b7641e951647c3bec38e9c96"},
+     {DType::kInt4, 0, DType::kBFloat16, InputFormat::kInt8},
+     "d9dd09f9aa4ec765febe0e975e24121c9d84eb18692d7cf0ebd0248fa58cf89a"},
 };
 
 class PortableBitsTest : public testing::TestWithParam<Case> {};

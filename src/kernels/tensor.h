@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "kernels/input_format.h"
 
 namespace chorus {
 
@@ -55,13 +56,13 @@ struct WeightFormat {
   DType dtype = DType::kFloat32;
   int64_t group = 0;                    // inputs per scale: 32, 64, 128, or 0: one scale for all inputs of a feature
   DType scale_dtype = DType::kFloat32;  // float32, float16 or bfloat16
-  // 16 or 8: bits of the fixed-point inputs by which integers are multiplied. Products with float inputs ignore it.
-  int32_t activation_bits = 16;
+  // Of the inputs by which integers are multiplied. Products with float inputs ignore it.
+  InputFormat activations = InputFormat::kInt16;
 
   WeightFormat() = default;
   WeightFormat(DType d) : dtype(d) {}  // NOLINT: implicit, because a float format has nothing but its dtype
-  WeightFormat(DType d, int64_t inputs, DType scales, int32_t bits = 16)
-      : dtype(d), group(inputs), scale_dtype(scales), activation_bits(bits) {}
+  WeightFormat(DType d, int64_t inputs, DType scales, InputFormat of_inputs = InputFormat::kInt16)
+      : dtype(d), group(inputs), scale_dtype(scales), activations(of_inputs) {}
   bool operator==(const WeightFormat&) const = default;
 };
 inline bool isQuantised(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt4; }
@@ -74,7 +75,7 @@ struct PackedWeight {
   int64_t in = 0;
   int64_t group = 0;  // this and the next two as in WeightFormat
   DType scale_dtype = DType::kFloat32;
-  int32_t activation_bits = 16;
+  InputFormat activations = InputFormat::kInt16;
 
   PackedWeight() = default;
   PackedWeight(const void* where, const WeightFormat& f, int64_t out_features, int64_t in_features)
@@ -84,7 +85,7 @@ struct PackedWeight {
         in(in_features),
         group(f.group),
         scale_dtype(f.scale_dtype),
-        activation_bits(f.activation_bits) {}
-  WeightFormat format() const { return {dtype, group, scale_dtype, activation_bits}; }
+        activations(f.activations) {}
+  WeightFormat format() const { return {dtype, group, scale_dtype, activations}; }
 };
 }  // namespace chorus

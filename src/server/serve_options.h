@@ -42,7 +42,7 @@ struct ServeOptions {
   std::string dtype = "auto";
   std::string quantize;               // int8 or int4; empty: none
   std::optional<int32_t> group_size;  // for `quantize`; default: see served_engine.cc
-  std::string activations;            // of a quantised model: int16 or int8; empty: as its checkpoint says, or int16
+  std::string activations;            // of a quantised model: inputFormatName; empty: as its checkpoint says, or int16
   std::optional<int32_t> max_seq_len;
   std::string cache_directory;  // empty: defaultCacheDirectory()
   // Limits of that engine, or lower limits for a given engine.

@@ -6,9 +6,9 @@ namespace chorus {
 namespace {
 
 // Formats of the benchmarked weights, with the most common groups and scales.
-WeightFormat benchFormat(DType dtype, int32_t activation_bits = 16) {
-  if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16, activation_bits};
-  if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16, activation_bits};
+WeightFormat benchFormat(DType dtype, InputFormat activations = InputFormat::kInt16) {
+  if (dtype == DType::kInt8) return {dtype, 0, DType::kBFloat16, activations};
+  if (dtype == DType::kInt4) return {dtype, 64, DType::kBFloat16, activations};
   return dtype;
 }
 
@@ -16,7 +16,9 @@ BenchCase plain(const WeightFormat& format, int64_t rows, int64_t in, int64_t ou
   const bool other_group = format.group != benchFormat(format.dtype).group;
   return {.shape = fmt::format("{} rows, {} -> {}{}{}", rows, in, out,
                                other_group ? fmt::format(", groups of {}", format.group) : "",
-                               format.activation_bits == 8 ? ", 8-bit activations" : ""),
+                               format.activations == InputFormat::kInt16
+                                   ? ""
+                                   : fmt::format(", {} activations", inputFormatName(format.activations))),
           .dtype = format.dtype,
           .small = small,
           .bytes = static_cast<double>(packedBytes(format, out, in)),
@@ -88,13 +90,14 @@ std::vector<BenchCase> linearBench() {
       cases.push_back(
           plain(benchFormat(dtype), rows, 2048, 2 * 5632, false));  // the gated MLP's first half, the widest
       cases.push_back(plain(benchFormat(dtype), rows, 5632, 2048, false));
-      if (isQuantised(dtype)) cases.push_back(plain(benchFormat(dtype, 8), rows, 2048, 2 * 5632, false));
-      for (const int32_t activation_bits : {16, 8}) {
-        if (dtype != DType::kInt4) continue;
-        WeightFormat format = benchFormat(dtype, activation_bits);
-        format.group = 128;
+      const auto with = [&](InputFormat activations, std::optional<int64_t> group = std::nullopt) {
+        WeightFormat format = benchFormat(dtype, activations);
+        format.group = group.value_or(format.group);
         cases.push_back(plain(format, rows, 2048, 2 * 5632, false));
-      }
+      };
+      if (isQuantised(dtype)) with(InputFormat::kInt8);
+      if (dtype == DType::kInt8) with(InputFormat::kInt8PerToken);
+      if (dtype == DType::kInt4) with(InputFormat::kInt16, 128), with(InputFormat::kInt8, 128);
     }
     for (const DType part : {isQuantised(dtype) ? DType::kBFloat16 : dtype, DType::kInt8}) {
       for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, part, rows, 2048, 2560));

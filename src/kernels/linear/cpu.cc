@@ -87,7 +87,7 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
   const int count = tile.packedRows(weight);
   const float* rows[kMaxTileRows];
   for (int r = 0; r < count; ++r) rows[r] = xRow(tile_rows[std::min(r, tile.rows - 1)]) + begin;
-  weight.kernels->pack(rows, count, end - begin, packed(weight, tile) + count * weight.kernels->rowBytes(begin));
+  weight.kernels->pack(rows, count, end - begin, packed(weight, tile) + count * weight.kernels->bytesBefore(begin));
 }
 
 // packed_tile: the tile that `packed_rows` currently holds. Consecutive tasks of a thread often have the same tile,
@@ -178,7 +178,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   // A single tile streams through all panels at once. Several tiles take a few panels in turn and share a block of
   // inputs.
   const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
-  const int64_t input_block = tiles == 1 ? w.in : kInputBlock;
+  const int64_t input_block = tiles == 1 || kernels.wholeRows() ? w.in : kInputBlock;
   float* y[kMaxTileRows];
   PanelArgs panel{tile_configuration};
   panel.panel_stride = stride;
@@ -205,7 +205,7 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
         const int32_t* rows = rowsOf(tile);
         for (int r = 0; r < tile.rows; ++r) y[r] = yRow(rows[r]) + (panel_begin + p) * kPanelCols;
         const auto* x_tile = weight.packs() ? packed(weight, tile) : reinterpret_cast<const std::byte*>(xRow(rows[0]));
-        panel.x = x_tile + tile.rows * kernels.rowBytes(i);
+        panel.x = x_tile + tile.rows * kernels.bytesBefore(i);
         prefetch.share(t, tiles, kernels.passes[tile.rows], panel);
         kernels.run[tile.rows](panel);
       }
@@ -320,12 +320,13 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
   if (args.x.rows == 0) return;
   const auto groups = batch.groups[args.groups];
   assignRows(args, groups, plan);
-  bool packs = false;
+  bool packs = false, whole_rows = false;
   for (WeightRows& weight : plan.weights) {
     const PackedWeight& w = weight.weight;
     assert(args.x.cols == w.in && w.out <= args.y.cols);
     weight.kernels = workspace.select(Op::kLinear, panelKernels(w.format()), w.dtype);
     packs = packs || weight.packs();
+    whole_rows = whole_rows || weight.kernels->wholeRows();
   }
   cutRows(args, groups, workspace.isa, workspace.pool.size(), plan);
   Call call{args, plan, workspace.isa};
@@ -344,12 +345,13 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
   if (adapter_tasks == 0 && args.x.rows * args.x.cols <= kPackAlone) {
     for (int64_t tile = 0; tile < tiles; ++tile) call.packRows(tile, 0, args.x.cols);
   } else {
-    const int64_t slices = std::max<int64_t>(1, (args.x.cols + kInputBlock - 1) / kInputBlock);
+    const int64_t slice = whole_rows ? std::max(kInputBlock, args.x.cols) : kInputBlock;
+    const int64_t slices = std::max<int64_t>(1, (args.x.cols + slice - 1) / slice);
     const int64_t pack_tasks = tiles * slices;
     const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
     workspace.pool.run(pack_tasks, [&](int64_t task, int) {
-      const int64_t begin = task % slices * kInputBlock;
-      call.packRows(task / slices, begin, std::min(args.x.cols, begin + kInputBlock));
+      const int64_t begin = task % slices * slice;
+      call.packRows(task / slices, begin, std::min(args.x.cols, begin + slice));
     });
     // A separate run, because products with A may read the rows that the first run packs.
     workspace.pool.run(pieces, [&](int64_t piece, int thread) {

@@ -188,15 +188,19 @@ std::vector<WeightFormat> formats() {
   std::vector<WeightFormat> all;
   for (const DType dtype : {DType::kInt8, DType::kInt4}) {
     for (const int64_t group : {0, 32, 64, 128}) {
-      for (const int32_t activation_bits : {16, 8}) {
-        all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16, activation_bits});
+      for (const InputFormat activations : {InputFormat::kInt16, InputFormat::kInt8}) {
+        all.push_back({dtype, group, group == 64 ? DType::kFloat16 : DType::kBFloat16, activations});
       }
     }
   }
+  all.push_back({DType::kInt8, 0, DType::kFloat16, InputFormat::kInt8PerToken});
+  all.push_back({DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Formats, FixedPointTest, testing::ValuesIn(formats()), [](const auto& info) {
-  return fmt::format("{}_{}_a{}", dtypeName(info.param.dtype), info.param.group, info.param.activation_bits);
+  const WeightFormat& format = info.param;
+  return fmt::format("{}_{}_{}_{}", dtypeName(format.dtype), format.group, dtypeName(format.scale_dtype),
+                     inputFormatName(format.activations));
 });
 
 }  // namespace

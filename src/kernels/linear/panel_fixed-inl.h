@@ -99,11 +99,11 @@ HWY_INLINE VF addScaled(VF a, VF b, VF c) {
 // Products classes have:
 //   - Inputs: the packed inputs of a row, FixedValues or FixedDigits.
 //   - kInputs: inputs of a lane. kSpan: inputs that `multiply` takes at a time, at most.
-//   - multiply: adds the products of inputs [input, end) of kFixedRun to the sums of each row. load(lanes) loads the
+//   - multiply: adds the products of inputs [input, end) of kFixedUnit to the sums of each row. load(lanes) loads the
 //     next lane of every vector of outputs.
-template <int kBits>
+template <int kBits, bool kPerToken>
 struct PairProducts {
-  using Inputs = FixedValues;
+  using Inputs = FixedValues<kFixedUnit<kPerToken>>;
   static constexpr int64_t kInputs = LanePairs<kBits>::kInputs, kSpan = kInputs;
 
   template <int kRows, int kWidth, class Load>
@@ -115,7 +115,7 @@ struct PairProducts {
 
  private:
   template <int kRows, int kWidth, int... kPair>
-  static HWY_INLINE void multiplyPairs(const FixedValues* x, int64_t input, const VU (&lanes)[kWidth],
+  static HWY_INLINE void multiplyPairs(const Inputs* x, int64_t input, const VU (&lanes)[kWidth],
                                        VI (&sum)[kRows][kWidth], std::integer_sequence<int, kPair...>) {
     const auto pair = [&]<int kAt>(std::integral_constant<int, kAt>) HWY_ATTR __attribute__((always_inline)) {
       VU w[kWidth];
@@ -197,9 +197,10 @@ struct ByteProducts {
 #endif
 
 // Computes kPanels panels from column `col` on.
-template <class Products, int kRows, int kPanels>
+template <class Products, bool kPerToken, int kRows, int kPanels>
 HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
   using Inputs = typename Products::Inputs;
+  constexpr int kUnit = kFixedUnit<kPerToken>;
   constexpr int kWidth = kPanels * kVectors;
   // Prefetch distance of a stream in bytes. As in panelBlock, the prefetch continues in another panel near a panel's
   // end.
@@ -214,25 +215,28 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
       for (int v = 0; v < kWidth; ++v) total.sum[r][v] = hn::Zero(F32());
     }
   }
-  const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+  const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
   const auto* at = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
   const std::byte* near_end = at + std::max<int64_t>(0, args.panel_stride - kAhead);
-  const int64_t run = std::min(args.group, kFixedRun);
+  const int64_t run = std::min<int64_t>(args.group, kUnit);
   const std::byte* scales = at;
   const auto* x = static_cast<const std::byte*>(args.x);
-  for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes<Inputs>) {
+  const TokenRun* tokens = kPerToken ? tokenRuns<Inputs>(args.x, kRows, args.inputs) : nullptr;
+  VI sum[kRows][kWidth];
+  const auto start = [&sum](int row, int32_t correction) HWY_ATTR __attribute__((always_inline)) {
+    for (int v = 0; v < kWidth; ++v) sum[row][v] = hn::Set(I32(), correction);
+  };
+  for (int r = 0; r < kRows; ++r) start(r, kPerToken ? tokens[r].correction : 0);
+  for (int64_t i = 0; i < args.inputs; i += kUnit, x += kRows * kFixedBytes<Inputs, kPerToken>) {
     const auto* values = reinterpret_cast<const Inputs*>(x);
     const auto* runs = reinterpret_cast<const FixedRuns*>(values + kRows);
-    const int64_t end = std::min(args.inputs - i, kFixedRun);
+    const int64_t end = std::min<int64_t>(args.inputs - i, kUnit);
     for (int64_t begin = 0, n = 0; begin < end; begin += run, ++n) {
-      if ((i + begin) % args.group == 0) {
+      if (kPerToken ? i == 0 : (i + begin) % args.group == 0) {
         scales = at;
         at += scale_bytes;
       }
-      VI sum[kRows][kWidth];
-      for (int r = 0; r < kRows; ++r) {
-        for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::Set(I32(), runs[r].correction[n]);
-      }
+      for (int r = 0; r < kRows && !kPerToken; ++r) start(r, runs[r].correction[n]);
       const auto load = [&](VU(&lanes)[kWidth]) HWY_ATTR __attribute__((always_inline)) {
         for (int line = 0; line < args.next_lines * (Products::kInputs / 4); ++line, next += 64) {
           __builtin_prefetch(next);
@@ -254,10 +258,12 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
         Products::template multiply<kRows, kWidth>(values, input, std::min(input + Products::kSpan, run_end), load,
                                                    sum);
       }
+      if (kPerToken && i + kUnit < args.inputs) continue;
       for (int v = 0; v < kWidth; ++v) {
         const VF scale = loadScales(scales + v / kVectors * args.panel_stride, args.scale_dtype, v % kVectors * kLanes);
         for (int r = 0; r < kRows; ++r) {
-          const VF value = hn::Mul(hn::ConvertTo(F32(), sum[r][v]), hn::Set(F32(), runs[r].scale[n]));
+          const float row_scale = kPerToken ? tokens[r].scale : runs[r].scale[n];
+          const VF value = hn::Mul(hn::ConvertTo(F32(), sum[r][v]), hn::Set(F32(), row_scale));
           total.sum[r][v] = addScaled(scale, value, total.sum[r][v]);
         }
       }
@@ -266,22 +272,22 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
   total.store(args, col, begin_col, end_col);
 }
 
-template <class Products, int kRows>
+template <class Products, bool kPerToken, int kRows>
 void fixedProduct(const PanelArgs& args) {
   constexpr int kPanels = fixedPanelsAtOnce(kRows);
   int64_t col = 0;
   auto* next = static_cast<const std::byte*>(args.next);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    fixedBlock<Products, kRows, kPanels>(args, col, next);
+    fixedBlock<Products, kPerToken, kRows, kPanels>(args, col, next);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) fixedBlock<Products, kRows, 1>(args, col, next);
+    for (; col < args.cols; col += kPanelCols) fixedBlock<Products, kPerToken, kRows, 1>(args, col, next);
   }
 }
 
-// Stores the run of kRun integers that begins at input `first` of kFixedRun.
-template <int kBits, int kRun>
-HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedValues& values) {
+// Stores the kRun integers that begin at input `first` of kFixedUnit.
+template <int kBits, int kRun, int kUnit>
+HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedValues<kUnit>& values) {
   using Lanes = LanePairs<kBits>;
   for (int k = 0; k < kRun; k += Lanes::kInputs) {
     for (int pair = 0; pair < Lanes::kPairs; ++pair) {
@@ -298,50 +304,82 @@ HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedDigits<1>& digits
   }
 }
 
-// Converts a run of inputs, padded with zeros to its length if `count` is smaller, to fixed point. Inputs: as in
-// Products; `first` is the run's first input of kFixedRun.
-template <int kBits, class Form, class Inputs>
-HWY_INLINE void packFixedRun(const float* x, int64_t count, Inputs& inputs, int first, float& scale,
-                             int32_t& correction) {
-  constexpr int kRun = Form::kRun, kLevels = fixedLevels(Form::kDigits);
-  HWY_ALIGN float cut[kRun];
-  if (count < kRun) {
-    std::copy(x, x + count, cut);
-    std::fill(cut + count, cut + kRun, 0.0f);
-    x = cut;
+// How the inputs of a run are scaled to fixed point.
+struct RunScale {
+  float scale;    // NaN if an input is not finite, and then all integers are 0
+  float inverse;  // NaN likewise
+
+  // largest: the largest magnitudes of the run, as integers: infinity and NaN are larger than all finite numbers.
+  HWY_INLINE RunScale(VI largest, int levels) {
+    const int32_t bits = hn::GetLane(hn::MaxOfLanes(I32(), largest));
+    const float reach = std::max(__builtin_bit_cast(float, bits), kFixedLeast);
+    constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+    scale = bits < 0x7f800000 ? reach / static_cast<float>(levels) : kNone;
+    inverse = bits < 0x7f800000 ? static_cast<float>(levels) / reach : kNone;
   }
-  VI largest = hn::Zero(I32());
+  bool finite() const { return scale == scale; }
+};
+
+// Returns kRun inputs: those at x, or if there are fewer, `cut`, to which the `count` inputs are copied and padded with
+// zeros.
+template <int kRun>
+HWY_INLINE const float* padded(const float* x, int64_t count, float* cut) {
+  if (count >= kRun) return x;
+  std::copy(x, x + count, cut);
+  std::fill(cut + count, cut + kRun, 0.0f);
+  return cut;
+}
+
+// The largest magnitudes of kRun inputs and of `largest`, as integers.
+template <int kRun>
+HWY_INLINE VI largestOf(const float* x, VI largest) {
   for (int k = 0; k < kRun; k += kLanes) {
-    // Compared as integers, infinity and NaN are larger than all finite numbers.
     const VI magnitude = hn::And(hn::BitCast(I32(), hn::LoadU(F32(), x + k)), hn::Set(I32(), 0x7fffffff));
     largest = hn::Max(largest, magnitude);
   }
-  const int32_t bits = hn::GetLane(hn::MaxOfLanes(I32(), largest));
-  const bool finite = bits < 0x7f800000;
-  const float reach = std::max(__builtin_bit_cast(float, bits), kFixedLeast);
-  scale = finite ? reach / kLevels : std::numeric_limits<float>::quiet_NaN();
+  return largest;
+}
+
+// Converts kRun inputs to fixed point, stores them from input `first` of `inputs` on, and adds the integers to `sum`.
+template <int kBits, int kRun, class Inputs>
+HWY_INLINE void storeFixed(const float* x, const RunScale& run, int first, Inputs& inputs, VI& sum) {
   HWY_ALIGN int32_t fixed[kRun] = {};
-  if (!finite) {
-    correction = 0;
-    return storeRun<kBits, kRun>(fixed, first, inputs);
-  }
   // The sum with this number is rounded to an integer, to nearest even, which is in the lowest bits of its fraction.
-  const VF rounding = hn::Set(F32(), 0x1.8p23f), inverse = hn::Set(F32(), kLevels / reach);
-  VI sum = hn::Zero(I32());
-  for (int k = 0; k < kRun; k += kLanes) {
+  const VF rounding = hn::Set(F32(), 0x1.8p23f), inverse = hn::Set(F32(), run.inverse);
+  for (int k = 0; k < kRun && run.finite(); k += kLanes) {
     const VF rounded = hn::Add(hn::Mul(hn::LoadU(F32(), x + k), inverse), rounding);
     const VI value = hn::Sub(hn::BitCast(I32(), rounded), hn::BitCast(I32(), rounding));
     sum = hn::Add(sum, value);
     hn::Store(value, I32(), fixed + k);
   }
-  correction = -fixedBias(LanePairs<kBits>::kType) * hn::GetLane(hn::SumOfLanes(I32(), sum));
   storeRun<kBits, kRun>(fixed, first, inputs);
+}
+
+// Packs whole rows for PerTokenForm.
+template <int kBits, class Inputs>
+void packWholeRows(const float* const* rows, int count, int64_t inputs, void* tile) {
+  constexpr int kUnit = kFixedUnit<true>;
+  TokenRun* runs = tokenRuns<Inputs>(tile, count, inputs);
+  HWY_ALIGN float cut[kUnit];
+  for (int r = 0; r < count; ++r) {
+    VI largest = hn::Zero(I32()), sum = hn::Zero(I32());
+    for (int64_t i = 0; i < inputs; i += kUnit) {
+      largest = largestOf<kUnit>(padded<kUnit>(rows[r] + i, inputs - i, cut), largest);
+    }
+    const RunScale run(largest, fixedLevels(1));
+    auto* values = static_cast<Inputs*>(tile) + r;
+    for (int64_t i = 0; i < inputs; i += kUnit, values += count) {
+      storeFixed<kBits, kUnit>(padded<kUnit>(rows[r] + i, inputs - i, cut), run, 0, *values, sum);
+    }
+    runs[r] = {run.scale, -fixedBias(LanePairs<kBits>::kType) * hn::GetLane(hn::SumOfLanes(I32(), sum))};
+  }
 }
 
 // PanelKernels::pack for fixed point. Form: the FixedForm of the weights' format.
 template <int kBits, class Form, class Inputs>
 void packFixedRows(const float* const* rows, int count, int64_t inputs, void* tile) {
   constexpr int kRun = Form::kRun;
+  HWY_ALIGN float cut[kRun];
   auto* dst = static_cast<std::byte*>(tile);
   for (int64_t i = 0; i < inputs; i += kFixedRun, dst += count * kFixedBytes<Inputs>) {
     auto* values = reinterpret_cast<Inputs*>(dst);
@@ -349,8 +387,12 @@ void packFixedRows(const float* const* rows, int count, int64_t inputs, void* ti
     for (int r = 0; r < count; ++r) {
       for (int run = 0; run < kFixedRun / kRun; ++run) {
         const int64_t at = std::min(i + run * kRun, inputs);
-        packFixedRun<kBits, Form>(rows[r] + at, inputs - at, values[r], run * kRun, runs[r].scale[run],
-                                  runs[r].correction[run]);
+        const float* x = padded<kRun>(rows[r] + at, inputs - at, cut);
+        const RunScale scale(largestOf<kRun>(x, hn::Zero(I32())), fixedLevels(Form::kDigits));
+        VI sum = hn::Zero(I32());
+        storeFixed<kBits, kRun>(x, scale, run * kRun, values[r], sum);
+        runs[r].scale[run] = scale.scale;
+        runs[r].correction[run] = -fixedBias(LanePairs<kBits>::kType) * hn::GetLane(hn::SumOfLanes(I32(), sum));
       }
     }
   }
@@ -360,12 +402,14 @@ template <int kBits, class Form, class Products, int... kRows>
 constexpr PanelKernels makeFixedKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kFixedTileRows;
-  kernels.pack = &packFixedRows<kBits, Form, typename Products::Inputs>;
-  kernels.element_bytes = sizeof(typename Products::Inputs) / kFixedRun;
-  kernels.unit_inputs = kFixedRun;
-  kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = Form::kRun;
-  ((kernels.run[kRows + 1] = &fixedProduct<Products, kRows + 1>), ...);
+  using Inputs = typename Products::Inputs;
+  if constexpr (Form::kPerToken) {
+    kernels.pack = &packWholeRows<kBits, Inputs>;
+  } else {
+    kernels.pack = &packFixedRows<kBits, Form, Inputs>;
+  }
+  setFixedLayout<Form>(sizeof(Inputs) / kFixedUnit<Form::kPerToken>, kernels);
+  ((kernels.run[kRows + 1] = &fixedProduct<Products, Form::kPerToken, kRows + 1>), ...);
   ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, fixedPanelsAtOnce(kRows + 1))), ...);
   kernels.scale_columns = &scaleColumns;
   return kernels;
@@ -373,7 +417,7 @@ constexpr PanelKernels makeFixedKernels(std::integer_sequence<int, kRows...>) {
 
 template <int kBits, class Form>
 struct ProductsOf {
-  using Type = PairProducts<kBits>;
+  using Type = PairProducts<kBits, Form::kPerToken>;
 };
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 template <int kRun>

@@ -29,7 +29,7 @@ IsaTable<const PanelKernels*> int4PanelKernels() { CHORUS_ISA_TABLE(const PanelK
 IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& weights) {
   return withFixedForm(weights, []<class Form>(Form) -> IsaTable<const PanelKernels*> {
 #if defined(__x86_64__)
-    const WeightFormat format(DType::kInt4, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
+    const WeightFormat format = formatOf<Form>(DType::kInt4);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<Form>, {Isa::kAvx512Vnni, int4VnniKernels(format)},
                          {Isa::kAmxInt8, int4TileKernels(format)});
 #else

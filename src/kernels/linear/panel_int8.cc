@@ -27,9 +27,9 @@ namespace chorus {
 IsaTable<const PanelKernels*> int8PanelKernels() { CHORUS_ISA_TABLE(const PanelKernels*, int8Kernels); }
 
 IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& weights) {
-  return withFixedForm(weights, []<class Form>(Form) -> IsaTable<const PanelKernels*> {
+  return withInt8Form(weights, []<class Form>(Form) -> IsaTable<const PanelKernels*> {
 #if defined(__x86_64__)
-    const WeightFormat format(DType::kInt8, Form::kRun, DType::kBFloat16, 8 * Form::kDigits);
+    const WeightFormat format = formatOf<Form>(DType::kInt8);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<Form>, {Isa::kAvx512Vnni, int8VnniKernels(format)},
                          {Isa::kAmxInt8, int8TileKernels(format)});
 #else

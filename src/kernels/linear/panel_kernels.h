@@ -114,14 +114,19 @@ struct PanelKernels {
   void (*pack)(const float* const* rows, int count, int64_t inputs, void* dst) = &packTile;
   int element_bytes = sizeof(float);
   // A row is padded to a multiple of unit_inputs inputs. Every unit_inputs inputs have unit_extra bytes in addition to
-  // their elements.
+  // their elements, and the row has row_extra bytes after all of them.
   int64_t unit_inputs = 4;
   int64_t unit_extra = 0;
+  int64_t row_extra = 0;
   int64_t fixed_run = 0;  // fixed point: inputs of a row that share a scale; otherwise 0
-  // Bytes of a row's first `inputs` inputs in a tile: all of them, or those before a split.
-  int64_t rowBytes(int64_t inputs) const {
+  // Whether a call of `pack` or `run` takes all inputs of a row, because they share a scale.
+  bool wholeRows() const { return fixed_run >= kWholeRow; }
+  // Bytes of a row's inputs before a split at `inputs`.
+  int64_t bytesBefore(int64_t inputs) const {
     return (inputs + unit_inputs - 1) / unit_inputs * (unit_inputs * element_bytes + unit_extra);
   }
+  // Bytes of a row of `inputs` inputs in a tile.
+  int64_t rowBytes(int64_t inputs) const { return bytesBefore(inputs) + row_extra; }
   PanelFunction run[kMaxTileRows + 1] = {};  // indexed by the tile's number of rows, from 1
   bool takes_part_of_tile = false;  // whether `run` supports PanelArgs::x_stride, for inputs that are a multiple of 32
   // Products of many rows; null: not supported. `inputs` must be a multiple of block_inputs.

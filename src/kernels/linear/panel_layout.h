@@ -7,7 +7,8 @@
 //     32-bit lanes [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), where i counts from the start of the group. An
 //     input is stored as integer + 128 (int8) or integer + 8 (int4) in the bits of its lane from packedBit(dtype, i)
 //     on. One mask, one OR and one subtraction turn it into a float. If a feature has only one scale, the scale is
-//     repeated every kScaleRun inputs.
+//     repeated every kScaleRun inputs. InputFormat::kInt8PerToken: it is not repeated, and the 16 scales take a cache
+//     line, so that AMX loads whole lines.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,16 @@ inline constexpr int64_t kPanelCols = 16;
 // multiples of it.
 inline constexpr int64_t kScaleRun = 1024;
 
+// More than all inputs of a row.
+inline constexpr int64_t kWholeRow = int64_t{1} << 40;
+
 // Number of inputs that share one run of 16 packed scales, and the size of such a run in bytes.
-inline int64_t packedGroup(const WeightFormat& format) { return format.group > 0 ? format.group : kScaleRun; }
+inline int64_t packedGroup(const WeightFormat& format) {
+  if (format.activations == InputFormat::kInt8PerToken) return kWholeRow;
+  return format.group > 0 ? format.group : kScaleRun;
+}
 inline int64_t scaleRunBytes(const WeightFormat& format) {
+  if (format.activations == InputFormat::kInt8PerToken) return 64;
   return kPanelCols * static_cast<int64_t>(dtypeSize(format.scale_dtype));
 }
 // Inputs in one 32-bit lane of a quantised format.

@@ -9,6 +9,7 @@
 #include "kernels/linear/panel_layout.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq")
+#include "kernels/linear/tile_per_token-inl.h"
 #include "kernels/linear/tile_quantised_block-inl.h"
 
 namespace chorus {
@@ -69,6 +70,12 @@ struct QuantisedTiles : amx::Tiles {
       }
     }
   }
+  // Turns sixteen sums of products of whole rows into outputs, in place.
+  static HWY_INLINE void scaleSums(int32_t correction, float scale, const float* weights, std::byte* sums) {
+    const __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums), _mm512_set1_epi32(correction));
+    const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, sum), _mm512_set1_ps(scale));
+    _mm512_store_ps(sums, _mm512_fmadd_ps(_mm512_load_ps(weights), value, _mm512_setzero_ps()));
+  }
   template <int kDigits>
   static HWY_INLINE __m512i sumOf(const std::byte* sums, int64_t digit_stride) {
     const __m512i first = _mm512_loadu_si512(sums);
@@ -82,6 +89,10 @@ struct QuantisedTiles : amx::Tiles {
   template <DType kType, class Form>
   static void packFixed(const float* const* rows, int count, int64_t inputs, void* tile) {
     avx512::packFixed<kType, Form>(rows, count, inputs, tile);
+  }
+  template <DType kType>
+  static void packWholeRows(const float* const* rows, int count, int64_t inputs, void* tile) {
+    avx512::packWholeRows<kType>(rows, count, inputs, tile);
   }
   static void scaleColumns(const float* factors, float* y, int64_t count) { avx512::scaleColumns(factors, y, count); }
 };
@@ -109,18 +120,27 @@ PanelKernels withVnni(const PanelKernels* tiles, const PanelKernels* vnni, int v
 template <DType kType>
 constexpr int kVnniRows = kType == DType::kInt8 ? 6 : 5;
 
-template <DType kType>
-const PanelKernels* kernelsOf(const WeightFormat& format) {
-  return withFixedForm(format, [&]<class Form>(Form) {
-    static const PanelKernels kernels =
-        withVnni(tiles::quantised::kernelsOf<QuantisedTiles, kType, kVnniRows<kType> + 1>(format),
-                 kType == DType::kInt8 ? int8VnniKernels(format) : int4VnniKernels(format), kVnniRows<kType>);
-    return &kernels;
-  });
+template <DType kType, class Form>
+const PanelKernels* kernelsOf() {
+  static const PanelKernels kernels = [] {
+    const WeightFormat format = formatOf<Form>(kType);
+    constexpr int kFirst = kVnniRows<kType> + 1;
+    const PanelKernels* vnni = kType == DType::kInt8 ? int8VnniKernels(format) : int4VnniKernels(format);
+    if constexpr (Form::kPerToken) {
+      return withVnni(&tiles::per_token::kKernels<QuantisedTiles, kFirst>, vnni, kVnniRows<kType>);
+    } else {
+      return withVnni(&tiles::quantised::kKernels<QuantisedTiles, kType, Form, kFirst>, vnni, kVnniRows<kType>);
+    }
+  }();
+  return &kernels;
 }
 }  // namespace
 
-const PanelKernels* int8TileKernels(const WeightFormat& format) { return kernelsOf<DType::kInt8>(format); }
-const PanelKernels* int4TileKernels(const WeightFormat& format) { return kernelsOf<DType::kInt4>(format); }
+const PanelKernels* int8TileKernels(const WeightFormat& format) {
+  return withInt8Form(format, []<class Form>(Form) { return kernelsOf<DType::kInt8, Form>(); });
+}
+const PanelKernels* int4TileKernels(const WeightFormat& format) {
+  return withFixedForm(format, []<class Form>(Form) { return kernelsOf<DType::kInt4, Form>(); });
+}
 }  // namespace chorus
 #endif

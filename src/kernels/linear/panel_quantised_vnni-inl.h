@@ -69,11 +69,18 @@ HWY_INLINE __m512i multiplyAdd(__m512i sum, __m512i w, const int8_t* digits) {
 template <int kDigits, int kRows, int kPanels>
 struct Sums {
   __m512i digit[kDigits][kRows][kPanels];
+
+  HWY_INLINE void start(int row, int32_t correction) {
+    for (int p = 0; p < kPanels; ++p) {
+      digit[0][row][p] = _mm512_setzero_si512();
+      digit[kDigits - 1][row][p] = _mm512_set1_epi32(correction);
+    }
+  }
 };
 
 // Multiplies the inputs of one lane of kPanels panels.
-template <class Lanes, int kDigits, int kRows, int kPanels>
-HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits<kDigits>* x, int64_t input,
+template <class Lanes, int kDigits, int kUnit, int kRows, int kPanels>
+HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDigits<kDigits, kUnit>* x, int64_t input,
                               Sums<kDigits, kRows, kPanels>& sums) {
   __m512i lanes[kPanels];
 #pragma GCC unroll 4
@@ -103,9 +110,10 @@ HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDi
 }
 
 // Computes kPanels panels from column `col` on.
-template <class Lanes, int kDigits, int kRows, int kPanels>
+template <class Lanes, int kDigits, bool kPerToken, int kRows, int kPanels>
 HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
-  using Digits = FixedDigits<kDigits>;
+  constexpr int kUnit = kFixedUnit<kPerToken>;
+  using Digits = FixedDigits<kDigits, kUnit>;
   constexpr int64_t kInputs = 4 * Lanes::kProducts;
   constexpr int64_t kNear = 2048, kFar = 8192;
   avx512::Accumulators<kRows, kPanels> total;
@@ -117,7 +125,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
     }
   }
   const int64_t stride = args.panel_stride, group = args.group, inputs = args.inputs;
-  const int64_t scale_bytes = kPanelCols * (args.scale_dtype == DType::kFloat32 ? 4 : 2);
+  const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * (args.scale_dtype == DType::kFloat32 ? 4 : 2);
   const auto* at = static_cast<const std::byte*>(args.panels) + col / kPanelCols * stride;
   const std::byte* near_end = at + std::max<int64_t>(0, stride - kNear);
   const std::byte* far_end = at + std::max<int64_t>(0, stride - kFar);
@@ -139,32 +147,31 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
       _mm_prefetch(far + p * stride, _MM_HINT_T1);
     }
   };
-  const int64_t run = std::min(group, kFixedRun);
+  const int64_t run = std::min<int64_t>(group, kUnit);
   const std::byte* scales = at;
   const auto* x = static_cast<const std::byte*>(args.x);
-  for (int64_t i = 0; i < inputs; i += kFixedRun, x += kRows * kFixedBytes<Digits>) {
+  const TokenRun* tokens = kPerToken ? tokenRuns<Digits>(args.x, kRows, inputs) : nullptr;
+  Sums<kDigits, kRows, kPanels> sums;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sums.start(r, kPerToken ? tokens[r].correction : 0);
+  for (int64_t i = 0; i < inputs; i += kUnit, x += kRows * kFixedBytes<Digits, kPerToken>) {
     const auto* digits = reinterpret_cast<const Digits*>(x);
     const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
-    const int64_t end = std::min(inputs - i, kFixedRun);
+    const int64_t end = std::min<int64_t>(inputs - i, kUnit);
     for (int64_t begin = 0, n = 0; begin < end; begin += run, ++n) {
-      if ((i + begin) % group == 0) {
+      if (kPerToken ? i == 0 : (i + begin) % group == 0) {
         scales = at;
         at += scale_bytes;
       }
-      Sums<kDigits, kRows, kPanels> sums;
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        for (int p = 0; p < kPanels; ++p) {
-          sums.digit[0][r][p] = _mm512_setzero_si512();
-          sums.digit[kDigits - 1][r][p] = _mm512_set1_epi32(runs[r].correction[n]);
-        }
-      }
+      for (int r = 0; r < kRows && !kPerToken; ++r) sums.start(r, runs[r].correction[n]);
       const int64_t run_end = std::min(begin + run, end);
       for (int64_t input = begin; input < run_end; input += kInputs, at += 64) {
         for (int line = 0; line < next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
         prefetch();
         multiplyLanes<Lanes>(at, stride, digits, input, sums);
       }
+      if (kPerToken && i + kUnit < inputs) continue;
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {
         const __m512 scale = avx512::loadScales(scales + p * stride, args.scale_dtype);
@@ -174,7 +181,8 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
           if constexpr (kDigits > 1) {
             dot = _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, sums.digit[0][r][p], 8), dot);
           }
-          const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), _mm512_set1_ps(runs[r].scale[n]));
+          const float row_scale = kPerToken ? tokens[r].scale : runs[r].scale[n];
+          const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, dot), _mm512_set1_ps(row_scale));
           total.sum[r][p] = _mm512_fmadd_ps(scale, value, total.sum[r][p]);
         }
       }
@@ -183,7 +191,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   total.store(args, col);
 }
 
-template <class Lanes, int kDigits, int kRows>
+template <class Lanes, int kDigits, bool kPerToken, int kRows>
 void quantisedProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce<kDigits>(kRows);
   auto* next = static_cast<const std::byte*>(args.next);
@@ -192,11 +200,11 @@ void quantisedProduct(const PanelArgs& args) {
     // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
-      quantisedBlock<Lanes, kDigits, kRows, kMost>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, kMost>(args, col, next);
     } else if (kMost > 2 && now == 2) {
-      quantisedBlock<Lanes, kDigits, kRows, 2>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 2>(args, col, next);
     } else {
-      quantisedBlock<Lanes, kDigits, kRows, 1>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 1>(args, col, next);
     }
     left -= now;
     col += now * kPanelCols;
@@ -208,12 +216,13 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   constexpr int kDigits = Form::kDigits;
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
-  kernels.pack = &avx512::packFixed<Lanes::kType, Form>;
-  kernels.element_bytes = kDigits;
-  kernels.unit_inputs = kFixedRun;
-  kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = Form::kRun;
-  ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kDigits, kRows + 1>), ...);
+  if constexpr (Form::kPerToken) {
+    kernels.pack = &avx512::packWholeRows<Lanes::kType>;
+  } else {
+    kernels.pack = &avx512::packFixed<Lanes::kType, Form>;
+  }
+  setFixedLayout<Form>(kDigits, kernels);
+  ((kernels.run[kRows + 1] = &quantisedProduct<Lanes, kDigits, Form::kPerToken, kRows + 1>), ...);
   ((kernels.passes[kRows + 1] = kPanelsInTurn / std::min(kPanelsInTurn, panelsAtOnce<kDigits>(kRows + 1))), ...);
   kernels.scale_columns = &avx512::scaleColumns;
   return kernels;
@@ -224,7 +233,9 @@ inline constexpr PanelKernels kKernels = makeKernels<Lanes, Form>(std::make_inte
 
 template <class Lanes>
 const PanelKernels* quantisedKernels(const WeightFormat& format) {
-  return withFixedForm(format, [](auto form) { return &kKernels<Lanes, decltype(form)>; });
+  const auto select = [](auto form) -> const PanelKernels* { return &kKernels<Lanes, decltype(form)>; };
+  if constexpr (Lanes::kType == DType::kInt8) return withInt8Form(format, select);
+  return withFixedForm(format, select);
 }
 
 }  // namespace chorus::vnni

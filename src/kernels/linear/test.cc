@@ -97,6 +97,8 @@ TEST(LinearInputRunTest, IsOfModelsOf16Bits) {
         }
       }
     }
+    const WeightFormat per_token(DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken);
+    EXPECT_GE(linearInputRun(isa, per_token), kMostInputsPerToken) << isaName(isa);
   }
 }
 

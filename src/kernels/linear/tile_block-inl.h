@@ -1,5 +1,6 @@
-// The product of a block of rows by AMX (PanelKernels::block) with bfloat16 weights. It uses the registers of
-// tile_kernels-inl.h and, like the kernels there, is a template of Unit.
+// The product of a block of rows by AMX (PanelKernels::block) where a sum takes all inputs of a row: with bfloat16
+// weights, and with int8 ones by tile_per_token-inl.h. It uses the registers of tile_kernels-inl.h and, like the
+// kernels there, is a template of Unit.
 //
 // Four registers accumulate the sums of 32 rows and two panels, so four products need four loads. The limit is the
 // number of cache misses that L1 can have outstanding. The loops are therefore ordered so that data is loaded from
@@ -16,6 +17,8 @@
 
 namespace chorus::tiles {
 
+// These three count inputs of two bytes.
+//
 // Maximum inputs of a single section, and inputs of one of several sections. The latter is smaller, because the sums
 // of all pairs then take a part of L2 too.
 inline constexpr int64_t kOneSection = 2048, kSectionInputs = 1408;
@@ -26,7 +29,8 @@ HWY_INLINE int64_t sectionsOf(int64_t inputs) {
   return inputs <= kOneSection ? 1 : (inputs + kSectionInputs - 1) / kSectionInputs;
 }
 
-// Steps of kBlockInputs inputs, divided into slices of almost equal length, and these into sections.
+// Steps, of which each takes the inputs of one row of a register, divided into slices of almost equal length, and these
+// into sections.
 struct Slices {
   int64_t steps, slices, sections;
 
@@ -77,14 +81,30 @@ class PairPrefetch {
   int64_t rate_ = 0, credit_ = kOne;  // portions per call and portions that are due, times kOne
 };
 
+// The elements of rows and weights. Elements classes have:
+//   - kBytes: of an input. kPanelHead: of a panel before its first input. kTerms: whether LoRA terms can be added.
+//   - multiply: sums += rows . weights, numbers of registers.
+//   - finish: turns the sums of a tile, as in BlockProduct::done_, into outputs. rows: the packed tile, of packed_rows
+//     rows; panels: the pair's first one, and the second one.
 template <class Unit>
+struct Bf16Elements {
+  static constexpr int64_t kBytes = 2, kPanelHead = 0;
+  static constexpr bool kTerms = true;
+  template <int kSums, int kRows, int kWeights>
+  static HWY_INLINE void multiply() {
+    Unit::template multiplyBf16<kSums, kRows, kWeights>();
+  }
+  static HWY_INLINE void finish(const BlockArgs&, const std::byte*, int, const std::byte* const (&)[2], std::byte*) {}
+};
+
+template <class Unit, class Elements>
 class BlockProduct {
  public:
   HWY_INLINE explicit BlockProduct(const BlockArgs& args)
       : args_(args),
         tiles_((args.rows + kBlockTileRows - 1) / kBlockTileRows),
         last_registers_((args.rows - (tiles_ - 1) * kBlockTileRows + kRegisterRows - 1) / kRegisterRows),
-        slices_(args.inputs, tiles_),
+        slices_(args.inputs * Elements::kBytes / 2, tiles_),
         sums_(static_cast<std::byte*>(args.scratch)) {}
 
   HWY_INLINE void run() {
@@ -105,6 +125,8 @@ class BlockProduct {
     return static_cast<const std::byte*>(args_.panels) + index * args_.panel_stride;
   }
   bool hasSecond(int64_t pair) const { return (2 * pair + 1) * kPanelCols < args_.cols; }
+  // The second panel of a pair, or the first one if there is no second. Its sums are not used then.
+  const std::byte* second(int64_t pair) const { return panel(2 * pair + (hasSecond(pair) ? 1 : 0)); }
 
   // The prefetch during a pair: of the next pair in the section, or of the first one in the next section, or of
   // BlockArgs::next.
@@ -114,8 +136,8 @@ class BlockProduct {
     const int64_t from = slices_.begin(slices_.first(next)), to = slices_.begin(slices_.first(next + 1));
     const int64_t now = slices_.begin(slices_.first(section + 1)) - slices_.begin(slices_.first(section));
     const std::byte* first = end ? static_cast<const std::byte*>(args_.next) : panel(last ? 0 : 2 * pair + 2);
-    const bool second = end || last || hasSecond(pair + 1);
-    return PairPrefetch(first == nullptr ? nullptr : first + from * kPanelStep, second ? args_.panel_stride : 0,
+    const bool both = end || last || hasSecond(pair + 1);
+    return PairPrefetch(first == nullptr ? nullptr : first + from * kPanelStep, both ? args_.panel_stride : 0,
                         (to - from) * kPanelStep, tiles_, now * tiles_);
   }
 
@@ -129,8 +151,8 @@ class BlockProduct {
   HWY_INLINE void multiplySlice(int64_t pair, int64_t slice, std::byte* sums, PairPrefetch& ahead) {
     const int64_t begin = slices_.begin(slice), steps = slices_.begin(slice + 1) - begin;
     const bool first = slice == 0, last = slice + 1 == slices_.slices;
-    const std::byte* w0 = panel(2 * pair) + begin * kPanelStep;
-    const std::byte* w1 = hasSecond(pair) ? w0 + args_.panel_stride : w0;
+    const std::byte* w0 = panel(2 * pair) + Elements::kPanelHead + begin * kPanelStep;
+    const std::byte* w1 = second(pair) + Elements::kPanelHead + begin * kPanelStep;
     Unit::template load<rowsAt(0)>(rows(0, begin), kRowBytes);
     if (!first) loadSums(sums);
     for (int tile = 0; tile < tiles_; ++tile) {
@@ -178,14 +200,14 @@ class BlockProduct {
       }
       Unit::template load<weightsAt(0)>(step.w0, kRowBytes);
       if constexpr (kRegisters > 1) Unit::template loadOnce<rowsAt(1)>(step.x + kRegisterRows * kRowBytes, kRowBytes);
-      Unit::template multiplyBf16<sumsAt(0, 0), rowsAt(0), weightsAt(0)>();
+      Elements::template multiply<sumsAt(0, 0), rowsAt(0), weightsAt(0)>();
       Unit::template load<weightsAt(1)>(step.w1, kRowBytes);
-      Unit::template multiplyBf16<sumsAt(0, 1), rowsAt(0), weightsAt(1)>();
+      Elements::template multiply<sumsAt(0, 1), rowsAt(0), weightsAt(1)>();
       step.x += kRowsStep, step.w0 += kPanelStep, step.w1 += kPanelStep;
       Unit::template loadOnce<rowsAt(0)>(step.x, kRowBytes);
       if constexpr (kRegisters > 1) {
-        Unit::template multiplyBf16<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
-        Unit::template multiplyBf16<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
+        Elements::template multiply<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
+        Elements::template multiply<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
       }
     }
   }
@@ -197,16 +219,17 @@ class BlockProduct {
                          const std::byte* next_rows) {
     const std::byte* next_sums = first || tile + 1 == tiles_ ? nullptr : sums + kSumsBytes;
     std::byte* to = last ? done_.bytes : sums;
-    const bool terms = last && !args_.terms.empty() && !args_.terms[static_cast<size_t>(tile)].empty();
+    const bool terms =
+        Elements::kTerms && last && !args_.terms.empty() && !args_.terms[static_cast<size_t>(tile)].empty();
     Unit::template load<weightsAt(0)>(step.w0, kRowBytes);
     if constexpr (kRegisters > 1) Unit::template loadOnce<rowsAt(1)>(step.x + kRegisterRows * kRowBytes, kRowBytes);
-    Unit::template multiplyBf16<sumsAt(0, 0), rowsAt(0), weightsAt(0)>();
+    Elements::template multiply<sumsAt(0, 0), rowsAt(0), weightsAt(0)>();
     Unit::template load<weightsAt(1)>(step.w1, kRowBytes);
-    Unit::template multiplyBf16<sumsAt(0, 1), rowsAt(0), weightsAt(1)>();
+    Elements::template multiply<sumsAt(0, 1), rowsAt(0), weightsAt(1)>();
     if (terms) {
       if constexpr (kRegisters > 1) {
-        Unit::template multiplyBf16<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
-        Unit::template multiplyBf16<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
+        Elements::template multiply<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
+        Elements::template multiply<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
       }
       for (const BlockTerm& term : args_.terms[static_cast<size_t>(tile)]) addTerm<kRegisters>(term, pair);
       Unit::template loadOnce<rowsAt(0)>(next_rows, kRowBytes);
@@ -215,13 +238,17 @@ class BlockProduct {
     } else {
       Unit::template loadOnce<rowsAt(0)>(next_rows, kRowBytes);
       replaceSum<0>(to, next_sums);
-      if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
+      if constexpr (kRegisters > 1) Elements::template multiply<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
       replaceSum<1>(to, next_sums);
-      if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
+      if constexpr (kRegisters > 1) Elements::template multiply<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
     }
     replaceSum<2>(to, next_sums);
     replaceSum<3>(to, next_sums);
-    if (last) write(pair, tile);
+    if (last) {
+      const std::byte* const panels[2] = {panel(2 * pair), second(pair)};
+      Elements::finish(args_, rows(tile, 0), kRegisters * kRegisterRows, panels, done_.bytes);
+      write(pair, tile);
+    }
   }
   template <int kSums>
   static HWY_INLINE void replaceSum(std::byte* to, const std::byte* next) {
@@ -308,7 +335,7 @@ template <class Unit>
 void blockProduct(const BlockArgs& args) {
   static constexpr Palette palette = paletteOf(kBlockTileRows);
   Unit::configure(args.tiles, &palette);
-  BlockProduct<Unit>(args).run();
+  BlockProduct<Unit, Bf16Elements<Unit>>(args).run();
   Unit::finishWrites();
 }
 

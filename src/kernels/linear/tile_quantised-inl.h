@@ -48,9 +48,10 @@ constexpr Palette paletteOf(int rows, int64_t inputs) {
 }
 
 // Computes kPanels panels from column `col` on.
-template <class Unit, DType kType, int kDigits, int kRows, int kPanels>
+template <class Unit, DType kType, int kDigits, bool kPerToken, int kRows, int kPanels>
 struct Block {
-  using Digits = FixedDigits<kDigits>;
+  static constexpr int kUnit = kFixedUnit<kPerToken>;
+  using Digits = FixedDigits<kDigits, kUnit>;
   static constexpr int kRegisters = registersOf(kRows);
   static constexpr int rowsOf(int i) { return std::min(kRegisterRows, kRows - i * kRegisterRows); }
   static constexpr int64_t kLaneInputs = kType == DType::kInt4 ? 8 : 4;
@@ -127,6 +128,11 @@ struct Block {
     forEachSum([]<int kReg, int kPanel>()
                    __attribute__((always_inline)) { Unit::template zero<sumsAt<kDigits>(kDigit, kReg, kPanel)>(); });
   }
+  // Scale and correction of a run of a row: runs[row], index `run`, or those of the whole row in x.
+  HWY_INLINE TokenRun runOf(const FixedRuns* runs, int row, int64_t run) const {
+    if constexpr (kPerToken) return tokenRuns<Digits>(args.x, kRows, args.inputs)[row];
+    return {runs[row].scale[run], runs[row].correction[run]};
+  }
   // Adds one run's sums, times their scales, to the totals.
   template <int kReg, int kPanel>
   HWY_INLINE void add(const std::byte* scales, const FixedRuns* runs, int64_t run, Totals& totals) const {
@@ -135,7 +141,8 @@ struct Block {
     if constexpr (kDigits > 1) Unit::template store<sumsAt<kDigits>(1, kReg, kPanel)>(&sums[1], kRowBytes);
     for (int r = 0; r < rowsOf(kReg); ++r) {
       const int row = kReg * kRegisterRows + r;
-      Unit::template addRun<kDigits>(sums[0].row(r), sizeof(Buffer), runs[row].correction[run], runs[row].scale[run],
+      const TokenRun of_row = runOf(runs, row, run);
+      Unit::template addRun<kDigits>(sums[0].row(r), sizeof(Buffer), of_row.correction, of_row.scale,
                                      scales + kPanel * args.panel_stride, args.scale_dtype, totals.panel[kPanel][row]);
     }
   }
@@ -144,8 +151,8 @@ struct Block {
     // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
     constexpr int64_t kAhead = 2048;
-    const int64_t fixed_run = std::min(args.group, kFixedRun), step = productInputs(fixed_run);
-    const int64_t scale_bytes = kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+    const int64_t fixed_run = std::min<int64_t>(args.group, kUnit), step = productInputs(fixed_run);
+    const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
     const int64_t stride = args.panel_stride;
     const std::byte* near_end = panels + std::max<int64_t>(0, stride - kAhead);
     Totals totals;
@@ -153,17 +160,19 @@ struct Block {
     Buffer buffer;
     const std::byte *at = panels, *scales = panels;
     const auto* x = static_cast<const std::byte*>(args.x);
-    for (int64_t i = 0; i < args.inputs; i += kFixedRun, x += kRows * kFixedBytes<Digits>) {
+    for (int64_t i = 0; i < args.inputs; i += kUnit, x += kRows * kFixedBytes<Digits, kPerToken>) {
       const auto* digits = reinterpret_cast<const Digits*>(x);
       const auto* runs = reinterpret_cast<const FixedRuns*>(digits + kRows);
-      const int64_t last = std::min(args.inputs - i, kFixedRun);
+      const int64_t last = std::min<int64_t>(args.inputs - i, kUnit);
       for (int64_t first = 0, n = 0; first < last; first += fixed_run, ++n) {
-        if ((i + first) % args.group == 0) {
+        if (kPerToken ? i == 0 : (i + first) % args.group == 0) {
           scales = at;
           at += scale_bytes;
         }
-        zeroDigit<0>();
-        if constexpr (kDigits > 1) zeroDigit<1>();
+        if (!kPerToken || i == 0) {
+          zeroDigit<0>();
+          if constexpr (kDigits > 1) zeroDigit<1>();
+        }
         const int64_t run_end = std::min(first + fixed_run, last);
         for (int64_t input = first; input < run_end; input += step) {
           const int64_t lanes = (std::min(step, run_end - input) + kLaneInputs - 1) / kLaneInputs;
@@ -181,6 +190,7 @@ struct Block {
           if constexpr (kDigits > 1) multiplyDigit<1>(digits, input);
           at += lanes * kRowBytes;
         }
+        if (kPerToken && i + kUnit < args.inputs) continue;
         forEachSum([&]<int kReg, int kPanel>()
                        __attribute__((always_inline)) { add<kReg, kPanel>(scales, runs, n, totals); });
       }
@@ -189,7 +199,7 @@ struct Block {
   }
 };
 
-template <class Unit, DType kType, int kDigits, int kRows>
+template <class Unit, DType kType, int kDigits, bool kPerToken, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce<kDigits>(kRows);
   static constexpr Palette whole = paletteOf<kDigits>(kRows, 64), half = paletteOf<kDigits>(kRows, 32);
@@ -200,9 +210,9 @@ void panelProduct(const PanelArgs& args) {
   for (int64_t col = 0; left > 0;) {
     const int64_t now = std::min<int64_t>(left, kMost);
     if (now == kMost) {
-      Block<Unit, kType, kDigits, kRows, kMost>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kPerToken, kRows, kMost>{args, col, panels}.run(next);
     } else {
-      Block<Unit, kType, kDigits, kRows, 1>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kPerToken, kRows, 1>{args, col, panels}.run(next);
     }
     left -= now;
     col += now * kPanelCols;

@@ -331,11 +331,8 @@ constexpr PanelKernels makeKernels(std::integer_sequence<int, kRows...>) {
   PanelKernels kernels;
   kernels.max_rows = kTileRows;
   kernels.pack = &Unit::template packFixed<kType, Form>;
-  kernels.element_bytes = kDigits;
-  kernels.unit_inputs = kFixedRun;
-  kernels.unit_extra = sizeof(FixedRuns);
-  kernels.fixed_run = Form::kRun;
-  ((kernels.run[kFirst + kRows] = &panelProduct<Unit, kType, kDigits, kFirst + kRows>), ...);
+  setFixedLayout<Form>(kDigits, kernels);
+  ((kernels.run[kFirst + kRows] = &panelProduct<Unit, kType, kDigits, false, kFirst + kRows>), ...);
   ((kernels.passes[kFirst + kRows] = kPanelsInTurn / panelsAtOnce<kDigits>(kFirst + kRows)), ...);
   kernels.scale_columns = &Unit::scaleColumns;
   kernels.block = &blockProduct<Unit, kType, Form>;

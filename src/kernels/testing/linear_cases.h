@@ -21,12 +21,16 @@ struct Weight {
   PackedWeight view;
 };
 
-// A format of this dtype; for a quantised dtype, with a random group, type of scales and number of activation bits.
+// A format of this dtype; for a quantised dtype, with a random group, type of scales and format of activations.
 inline WeightFormat anyFormat(Values& values, DType dtype) {
   if (!isQuantised(dtype)) return dtype;
   constexpr int64_t kGroups[] = {0, 32, 64, 128};
   constexpr DType kScales[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-  return {dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)], values.integer(0, 1) == 0 ? 16 : 8};
+  WeightFormat format{dtype, kGroups[values.integer(0, 3)], kScales[values.integer(0, 2)],
+                      static_cast<InputFormat>(values.integer(0, 1))};
+  const bool one_scale = dtype == DType::kInt8 && format.group == 0 && format.scale_dtype != DType::kFloat32;
+  if (one_scale && values.integer(0, 1) == 0) format.activations = InputFormat::kInt8PerToken;
+  return format;
 }
 
 // Random rows in the form that packRows takes, and scales in the form that packScales takes. The integers cover the

@@ -129,7 +129,7 @@ ServedEngine locateEngine(const ServeOptions& options) {
     weights += fmt::format(" {} group {}", options.quantize, group);
   }
   if (!options.activations.empty()) {
-    build.activation_bits = options.activations == "int8" ? 8 : 16;
+    build.activations = inputFormatFromName(options.activations);
     weights += " activations " + options.activations;
   }
   TokenizerDirectory text;
@@ -137,9 +137,9 @@ ServedEngine locateEngine(const ServeOptions& options) {
   {
     const SourceModel source = openSource(model, convert);
     text = checkTokenizer(tokenizer, source.config.vocab_size);
-    if (build.activation_bits) {
+    if (build.activations) {
       ModelConfig quantised = source.config;
-      setActivationBits(quantised, *build.activation_bits, "--activations");
+      setActivations(quantised, *build.activations, "--activations");
     }
     checkMemory(options, source.table, source.config, build);
     disk_bytes = preparationBytes(source.table, source.config);

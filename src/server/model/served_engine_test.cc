@@ -51,6 +51,10 @@ TEST_F(ServedEngineTest, QuantisedAndWholeEnginesAreCachedSeparately) {
   const fs::path small = locateEngine(options).engine_directory;
   EXPECT_NE(small, quantised);
   EXPECT_EQ(readJsonFile(small / "config.json")["pretrained_config"]["quantization"]["quant_algo"], "W4A8");
+  options.activations = "int8_per_token";
+  EXPECT_THAT(errorOf([&] { locateEngine(options); }),
+              HasSubstr("--activations int8_per_token: not supported with int4 weights"));
+  options.activations = "int8";
   options.dtype = "float32";
   EXPECT_THAT(errorOf([&] { locateEngine(options); }), HasSubstr("--activations: W4A8 is not supported in a float32"));
   options.dtype = "auto";
