@@ -70,15 +70,15 @@ def table(data, width, what, title, roof_title, roof_of):
     kinds = [kind for kind in NAMES if any(key[:2] == (width, kind) for key in samples)]
     ours_of_width = [name for name in INPUTS if any(key[:2] == (width, name) for key in samples)]
     # Of unquantised weights, the instruction set decides whether inputs are rounded.
-    bits = ["Chorus's inputs"] if width != "bf16" else []
-    head = ["batch", "adapters", *bits, "Chorus", "spread", roof_title]
+    inputs = ["Chorus's inputs"] if width != "bf16" else []
+    head = ["batch", "adapters", *inputs, "Chorus", "spread", roof_title]
     head += [f"{NAMES[k]} | Chorus / it" for k in kinds]
     lines = [f"## {title}, {WEIGHTS[width]}", "", "| " + " | ".join(head) + " |",
-             "|" + "---|" * (5 + len(bits) + 2 * len(kinds))]
+             "|" + "---|" * (5 + len(inputs) + 2 * len(kinds))]
     for work in data["works"][width]:
         for name in ours_of_width:
             ours = median(samples, (width, name, work), what)
-            row = [str(work[0]), str(work[1]), *([INPUTS[name]] if bits else []), number(ours), share(spread(samples, (width, name, work), what)),
+            row = [str(work[0]), str(work[1]), *([INPUTS[name]] if inputs else []), number(ours), share(spread(samples, (width, name, work), what)),
                    share(roof_of((width, name, work), ours))]
             for kind in kinds:
                 theirs = median(samples, (width, kind, work), what)

@@ -280,8 +280,8 @@ def parse(argv):
                               CHORUS_INT8: by_width(parser, args.engine_int8_inputs, "engine_int8_inputs"),
                               CHORUS_PER_TOKEN: by_width(parser, args.engine_per_token, "engine_per_token")}
     ours = {width for engines in args.engines_by_inputs.values() for width in engines}
-    if any("bf16" in args.engines_by_inputs[name] for name in (CHORUS_INT8, CHORUS_PER_TOKEN)):
-        parser.error("--engine_int8_inputs and --engine_per_token are for int8 and int4")
+    if "bf16" in args.engines_by_inputs[CHORUS_INT8] or set(args.engines_by_inputs[CHORUS_PER_TOKEN]) - {"int8"}:
+        parser.error("--engine_int8_inputs is for int8 and int4, --engine_per_token for int8")
     args.vllms = by_width(parser, args.vllm, "vllm")
     if "bf16" in args.vllms:
         parser.error("--vllm is for int8 and int4: in bfloat16 vLLM reads --model")

@@ -89,10 +89,11 @@ std::optional<WeightQuantisation> weightQuantisation(const ModelConfig& config) 
   }
   const Algorithm& algorithm = *findAlgorithm(*quant.quant_algo);
   if (algorithm.activations == InputFormat::kInt8PerToken && group != 0) {
-    fail(ErrorCode::kUnsupported,
-         "{} needs weights with one scale for each output, and quantization.group_size is {}; convert the model with "
-         "--group_size 0",
-         algorithm.name, group);
+    fail(
+        ErrorCode::kUnsupported,
+        "{} (--activations {}) needs weights with one scale for each output, but these have groups of {}; --group_size "
+        "0 is needed",
+        algorithm.name, inputFormatName(algorithm.activations), group);
   }
   WeightQuantisation quantisation;
   quantisation.format = {algorithm.weights, group, config.dtype, algorithm.activations};

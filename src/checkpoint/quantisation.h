@@ -43,7 +43,7 @@ void setQuantisation(ModelConfig& config, int32_t bits, int32_t group_size, bool
 
 // Changes the algorithm of a quantised model to the one with the same weights and these activations.
 // Throws Error(kInvalidArgument) that begins with `source` if the model is not quantised, and the Errors of
-// weightQuantisation.
+// weightQuantisation; kUnsupported if no algorithm has both.
 void setActivations(ModelConfig& config, InputFormat activations, std::string_view source);
 
 }  // namespace chorus

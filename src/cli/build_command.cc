@@ -155,7 +155,7 @@ void addBuildCommand(CLI::App& app) {
           "--activations", args->activations,
           "Integers to which quantised linears round their inputs in every step. int16, int8: every 128 inputs "
           "of a row, or group if that is smaller, share a scale. int8_per_token: all inputs of a row share one; "
-          "for int8 weights with one scale for each output; faster, but less exact. Default: as the "
+          "for int8 weights with one scale for each output; faster on AMX, but can be less exact. Default: as the "
           "checkpoint's quant_algo says")
       ->check(CLI::IsMember({"int16", "int8", "int8_per_token"}));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")

@@ -320,12 +320,12 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "default: that for int8, for int4 the first of 64 and 32 that the model's sizes allow")
       ->check(oneOf({-1, 0, 32, 64, 128}));
   serve
-      ->add_option(
-          "--activations", options.activations,
-          "Integers to which a quantised model's linears round their inputs in every step. int16, int8: every "
-          "128 inputs of a row, or group if that is smaller, share a scale. int8_per_token: all inputs of a "
-          "row share one; for int8 weights with one scale for each output; faster, but less exact. Default: as "
-          "a checkpoint's quant_algo says, else int16")
+      ->add_option("--activations", options.activations,
+                   "Integers to which a quantised model's linears round their inputs in every step. int16, int8: every "
+                   "128 inputs of a row, or group if that is smaller, share a scale. int8_per_token: all inputs of a "
+                   "row share one; for int8 weights with one scale for each output; faster on AMX, but can be less "
+                   "exact. Default: as "
+                   "a checkpoint's quant_algo says, else int16")
       ->check(oneOf({"int16", "int8", "int8_per_token"}));
   serve
       ->add_option("--max_seq_len", options.max_seq_len,

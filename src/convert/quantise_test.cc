@@ -341,7 +341,8 @@ TEST_F(QuantisedCheckpointTest, ConfigsAreHeldToWhatTheFilesHave) {
     json["quantization"]["group_size"] = 64, json["quantization"]["quant_algo"] = "W8A8_PER_TOKEN";
     json["dtype"] = "bfloat16";
   });
-  EXPECT_THAT(readingIt(), HasSubstr("W8A8_PER_TOKEN needs weights with one scale for each output"));
+  EXPECT_THAT(readingIt(),
+              HasSubstr("W8A8_PER_TOKEN (--activations int8_per_token) needs weights with one scale for each output"));
   convert({.bits = 8});
   editConfig([](Json& json) { json.erase("weight_layout"); });
   EXPECT_THAT(readingIt(), HasSubstr("weight_layout missing"));

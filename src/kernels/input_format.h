@@ -10,7 +10,7 @@ namespace chorus {
 
 // A fixed-point format of inputs (kernels/linear/fixed_point.h). Values of --activations.
 enum class InputFormat : uint8_t {
-  kInt16,         // 16 bits. A scale for every 128 inputs of a row, or scale group of the weight if that is smaller
+  kInt16,         // 16 bits. A scale for every 128 inputs of a row, or scale group of the weight if that is shorter
   kInt8,          // 8 bits with the same scales
   kInt8PerToken,  // 8 bits. One scale for all inputs of a row; only for int8 weights with one scale per output
 };

@@ -56,7 +56,7 @@ struct WeightFormat {
   DType dtype = DType::kFloat32;
   int64_t group = 0;                    // inputs per scale: 32, 64, 128, or 0: one scale for all inputs of a feature
   DType scale_dtype = DType::kFloat32;  // float32, float16 or bfloat16
-  // Of the inputs by which integers are multiplied. Products with float inputs ignore it.
+  // How inputs are rounded for integer products. It also decides where panels have scales (linear/panel_layout.h).
   InputFormat activations = InputFormat::kInt16;
 
   WeightFormat() = default;

@@ -44,8 +44,8 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
       std::min({config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads}) < 1) {
     std::abort();
   }
+  if (ModelConfig::fromJson(config.toJson(), "written").toJson() != config.toJson()) std::abort();
   if (config.num_hidden_layers > kMostLayers) return;
   if (architecture->weightTable(config).empty()) std::abort();
   if (architecture->modelSpec(config).layers.size() != static_cast<size_t>(config.num_hidden_layers)) std::abort();
-  if (ModelConfig::fromJson(config.toJson(), "written").toJson() != config.toJson()) std::abort();
 }

@@ -11,8 +11,8 @@
 namespace chorus {
 namespace {
 
-// A block of rows is multiplied by this many inputs of some panels before it continues with the next panels. Products
-// are split at multiples of this number.
+// A block of rows is multiplied by this many inputs of some panels before it continues with the next panels, or by all
+// where PanelKernels::wholeRows. Products are split at multiples of this number.
 constexpr int64_t kInputBlock = 1024;
 static_assert(kInputBlock % kScaleRun == 0 && kInputBlock % kFixedRun == 0);
 
@@ -111,8 +111,8 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
   if (tile.source >= 0) {
     const RowTile& source = plan.tiles[static_cast<size_t>(tile.source)];
     const WeightRows& weight = weightOf(source.weight);
-    panel.x_stride = source.packedRows(weight) * weight.kernels->rowBytes(kStrideInputs);
-    panel.x = packed(weight, source) + tile.source_row * weight.kernels->rowBytes(kStrideInputs);
+    panel.x_stride = source.packedRows(weight) * weight.kernels->bytesBefore(kStrideInputs);
+    panel.x = packed(weight, source) + tile.source_row * weight.kernels->bytesBefore(kStrideInputs);
     count = tile.source_rows;
   } else if (tile.rows > 1 || !part_kernels.takesRows()) {
     if (packed_tile != &tile) part_kernels.pack(rows, tile.rows, a.in, packed_rows);
@@ -152,7 +152,7 @@ void Call::storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels
                           std::byte* t_tile) const {
   const RowTile& source = plan.tiles[static_cast<size_t>(tile.source)];
   const WeightRows& weight = weightOf(source.weight);
-  const int64_t packed_rows = source.packedRows(weight), row_bytes = weight.kernels->rowBytes(kPanelCols);
+  const int64_t packed_rows = source.packedRows(weight), row_bytes = weight.kernels->bytesBefore(kPanelCols);
   std::byte values[kMaxTileRows * kPanelCols * sizeof(float)];
   weight.kernels->pack(products, tile.rows, kPanelCols, values);
   std::byte* at = t_tile + (panel / 2 * packed_rows * 2 + panel % 2) * row_bytes;

@@ -7,8 +7,9 @@
 //   sum of integer * x =
 //       scale * (256 * sum of weight * high + (sum of weight * low - bias * sum of (256 * high + low)))
 // where high is 0 for inputs of 8 bits.
-// Everything but the scale is exact in 32 bits in any order, so every kernel gives the same bits. The only roundings
-// are those of the inputs, of scale * sum, and of the chain of weight scale * (scale * sum) over ascending runs.
+// Sums are taken modulo 2^32, and with the correction for the bias they fit in 32 bits, so every order gives the same
+// bits. The only roundings are those of the inputs, of the sum to a float, of scale * sum, and of the chain of weight
+// scale * (scale * sum) over ascending runs.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr int fixedLevels(int digits) { return digits == 1 ? 127 : 127 * 256 + 1
 inline constexpr float kFixedLeast = 0x1p-110f;
 
 constexpr int fixedBias(DType dtype) { return dtype == DType::kInt4 ? 8 : 128; }
-// Inputs of one run (kWholeRow or more: all inputs of a row), and digits of one input.
+// Inputs of one run (kWholeRow: all inputs of a row), and digits of one input.
 inline int64_t fixedRun(const WeightFormat& format) {
   return format.activations == InputFormat::kInt8PerToken ? kWholeRow : std::min(kFixedRun, packedGroup(format));
 }
@@ -42,11 +43,10 @@ struct FixedForm {
   static constexpr int kDigits = kDigitsOfInput;
   static constexpr int kRun = kInputsOfRun;
 };
-// InputFormat::kInt8PerToken. kRun is the part of the run that kernels convert at a time.
+// InputFormat::kInt8PerToken.
 struct PerTokenForm {
   static constexpr bool kPerToken = true;
   static constexpr int kDigits = 1;
-  static constexpr int kRun = 64;
 };
 // Returns select(FixedForm<digits, run>()) for the digits and the run of a format that is not kInt8PerToken.
 template <class Select>
@@ -68,8 +68,11 @@ auto withInt8Form(const WeightFormat& format, const Select& select) {
 // A format with this form.
 template <class Form>
 WeightFormat formatOf(DType dtype) {
-  if (Form::kPerToken) return {dtype, 0, DType::kBFloat16, InputFormat::kInt8PerToken};
-  return {dtype, Form::kRun, DType::kBFloat16, Form::kDigits == 1 ? InputFormat::kInt8 : InputFormat::kInt16};
+  if constexpr (Form::kPerToken) {
+    return {dtype, 0, DType::kBFloat16, InputFormat::kInt8PerToken};
+  } else {
+    return {dtype, Form::kRun, DType::kBFloat16, Form::kDigits == 1 ? InputFormat::kInt8 : InputFormat::kInt16};
+  }
 }
 
 // Layout of a tile: for every kFixedRun inputs, FixedDigits or FixedValues for each of its rows, as the kernel takes
@@ -89,9 +92,10 @@ template <int kInputs = kFixedRun>
 struct FixedValues {
   uint32_t pair[kInputs / 2];
 };
-// Inputs of which a tile has the FixedDigits or FixedValues of every row together.
+// Inputs of a row that lie together in a tile, before those of the next row. Per token they fill a cache line, like a
+// row of a tile register.
 template <bool kPerToken>
-inline constexpr int kFixedUnit = kPerToken ? PerTokenForm::kRun : kFixedRun;
+inline constexpr int kFixedUnit = kPerToken ? 64 : kFixedRun;
 
 // Scale and correction of the one, two or four runs of kFixedRun inputs. The scale is NaN if an input is not finite.
 // The correction is -bias times the sum of the inputs in fixed point.
@@ -126,7 +130,11 @@ constexpr void setFixedLayout(int element_bytes, Kernels& kernels) {
   kernels.unit_inputs = kFixedUnit<Form::kPerToken>;
   kernels.unit_extra = Form::kPerToken ? 0 : sizeof(FixedRuns);
   kernels.row_extra = Form::kPerToken ? sizeof(TokenRun) : 0;
-  kernels.fixed_run = Form::kPerToken ? kWholeRow : Form::kRun;
+  if constexpr (Form::kPerToken) {
+    kernels.fixed_run = kWholeRow;
+  } else {
+    kernels.fixed_run = Form::kRun;
+  }
 }
 inline constexpr int kFixedOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 

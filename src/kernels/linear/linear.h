@@ -32,7 +32,7 @@ struct LinearArgs {
 // and A x for B), to nearest even, for weights of this format.
 DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 // Number of consecutive inputs of a row that the linear converts to fixed point together
-// (fixed_point.h), at least kWholeRow for all of them; 0 if it takes inputs of type linearInputType instead.
+// (fixed_point.h; kWholeRow: all of them); 0 if it takes inputs of type linearInputType instead.
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
 // All sets for which this is true give a layer the same bits, whatever the format of its weights: they do not round the

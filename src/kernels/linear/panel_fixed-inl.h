@@ -215,7 +215,8 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
       for (int v = 0; v < kWidth; ++v) total.sum[r][v] = hn::Zero(F32());
     }
   }
-  const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+  const int64_t scale_bytes =
+      kPerToken ? kTokenScaleBytes : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
   const auto* at = static_cast<const std::byte*>(args.panels) + col / kPanelCols * args.panel_stride;
   const std::byte* near_end = at + std::max<int64_t>(0, args.panel_stride - kAhead);
   const int64_t run = std::min<int64_t>(args.group, kUnit);

@@ -12,7 +12,7 @@ IsaTable<const PanelKernels*> bf16PanelKernels();
 // With float inputs: for the weights of float32 models and for int8 adapters of any model.
 IsaTable<const PanelKernels*> int8PanelKernels();
 IsaTable<const PanelKernels*> int4PanelKernels();
-// With fixed-point inputs (FixedForm), for models of 16-bit types.
+// With fixed-point inputs (FixedForm, PerTokenForm), for models of 16-bit types.
 IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& format);
 IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& format);
 #if defined(__x86_64__)

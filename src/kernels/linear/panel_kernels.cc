@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "base/error.h"
@@ -32,6 +33,7 @@ std::span<const DType> panelFormats() {
 }
 
 IsaTable<const PanelKernels*> panelKernels(const WeightFormat& format) {
+  assert(format.activations != InputFormat::kInt8PerToken || (format.dtype == DType::kInt8 && format.group == 0));
   switch (format.dtype) {
     case DType::kFloat32:
       return f32PanelKernels();

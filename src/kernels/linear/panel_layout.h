@@ -7,8 +7,8 @@
 //     32-bit lanes [i / 4][o % 16] (int8) or [i / 8][o % 16] (int4), where i counts from the start of the group. An
 //     input is stored as integer + 128 (int8) or integer + 8 (int4) in the bits of its lane from packedBit(dtype, i)
 //     on. One mask, one OR and one subtraction turn it into a float. If a feature has only one scale, the scale is
-//     repeated every kScaleRun inputs. InputFormat::kInt8PerToken: it is not repeated, and the 16 scales take a cache
-//     line, so that AMX loads whole lines.
+//     repeated every kScaleRun inputs. InputFormat::kInt8PerToken: it is not repeated, and the 16 scales begin a cache
+//     line of their own, so that AMX loads whole lines.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 namespace chorus {
 
 inline constexpr int64_t kPanelCols = 16;
-// Inputs per packed scale if a feature has only one scale. A multiple of every group size; products are split only at
-// multiples of it.
+// Inputs per packed scale if a feature has only one scale, unless inputs are kInt8PerToken. A multiple of every group
+// size; products are split only at multiples of it.
 inline constexpr int64_t kScaleRun = 1024;
 
-// More than all inputs of a row.
+// In place of a number of inputs: all inputs of a row.
 inline constexpr int64_t kWholeRow = int64_t{1} << 40;
 
 // Number of inputs that share one run of 16 packed scales, and the size of such a run in bytes.
@@ -30,8 +30,9 @@ inline int64_t packedGroup(const WeightFormat& format) {
   if (format.activations == InputFormat::kInt8PerToken) return kWholeRow;
   return format.group > 0 ? format.group : kScaleRun;
 }
+inline constexpr int64_t kTokenScaleBytes = 64;  // with kInt8PerToken
 inline int64_t scaleRunBytes(const WeightFormat& format) {
-  if (format.activations == InputFormat::kInt8PerToken) return 64;
+  if (format.activations == InputFormat::kInt8PerToken) return kTokenScaleBytes;
   return kPanelCols * static_cast<int64_t>(dtypeSize(format.scale_dtype));
 }
 // Inputs in one 32-bit lane of a quantised format.

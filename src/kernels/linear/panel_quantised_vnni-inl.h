@@ -125,7 +125,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
     }
   }
   const int64_t stride = args.panel_stride, group = args.group, inputs = args.inputs;
-  const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * (args.scale_dtype == DType::kFloat32 ? 4 : 2);
+  const int64_t scale_bytes = kPerToken ? kTokenScaleBytes : kPanelCols * (args.scale_dtype == DType::kFloat32 ? 4 : 2);
   const auto* at = static_cast<const std::byte*>(args.panels) + col / kPanelCols * stride;
   const std::byte* near_end = at + std::max<int64_t>(0, stride - kNear);
   const std::byte* far_end = at + std::max<int64_t>(0, stride - kFar);

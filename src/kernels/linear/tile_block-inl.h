@@ -17,7 +17,7 @@
 
 namespace chorus::tiles {
 
-// These three count inputs of two bytes.
+// Inputs are counted in units of two bytes here, in Slices and in blockScratch.
 //
 // Maximum inputs of a single section, and inputs of one of several sections. The latter is smaller, because the sums
 // of all pairs then take a part of L2 too.
@@ -83,9 +83,9 @@ class PairPrefetch {
 
 // The elements of rows and weights. Elements classes have:
 //   - kBytes: of an input. kPanelHead: of a panel before its first input. kTerms: whether LoRA terms can be added.
-//   - multiply: sums += rows . weights, numbers of registers.
+//   - multiply<sums, rows, weights>: sums += rows . weights; numbers of registers.
 //   - finish: turns the sums of a tile, as in BlockProduct::done_, into outputs. rows: the packed tile, of packed_rows
-//     rows; panels: the pair's first one, and the second one.
+//     rows; panels: the two of the pair.
 template <class Unit>
 struct Bf16Elements {
   static constexpr int64_t kBytes = 2, kPanelHead = 0;
@@ -137,8 +137,8 @@ class BlockProduct {
     const int64_t now = slices_.begin(slices_.first(section + 1)) - slices_.begin(slices_.first(section));
     const std::byte* first = end ? static_cast<const std::byte*>(args_.next) : panel(last ? 0 : 2 * pair + 2);
     const bool both = end || last || hasSecond(pair + 1);
-    return PairPrefetch(first == nullptr ? nullptr : first + from * kPanelStep, both ? args_.panel_stride : 0,
-                        (to - from) * kPanelStep, tiles_, now * tiles_);
+    return PairPrefetch(first == nullptr ? nullptr : first + Elements::kPanelHead + from * kPanelStep,
+                        both ? args_.panel_stride : 0, (to - from) * kPanelStep, tiles_, now * tiles_);
   }
 
   // The packed rows of a tile at a step.

@@ -14,7 +14,7 @@
 namespace chorus::tiles {
 
 inline constexpr int kRegisterRows = 16;
-inline constexpr int64_t kRowBytes = 64;     // of a register's row: 16 floats, or 32 bfloat16
+inline constexpr int64_t kRowBytes = 64;     // of a register's row: 16 floats, 32 bfloat16 or 64 int8
 inline constexpr int64_t kBlockInputs = 32;  // inputs of one product
 // Two registers of rows times two panels: four accumulators hide a product's latency, and each load is used twice.
 inline constexpr int kTileRows = 2 * kRegisterRows;

@@ -14,8 +14,7 @@ static_assert(sizeof(Digits) == kRowBytes);
 
 template <class Unit>
 struct Int8Elements {
-  static constexpr int64_t kBytes = 1;
-  static constexpr int64_t kPanelHead = 64;  // scaleRunBytes
+  static constexpr int64_t kBytes = 1, kPanelHead = kTokenScaleBytes;
   static constexpr bool kTerms = false;
   template <int kSums, int kRows, int kWeights>
   static HWY_INLINE void multiply() {

@@ -128,7 +128,7 @@ struct Block {
     forEachSum([]<int kReg, int kPanel>()
                    __attribute__((always_inline)) { Unit::template zero<sumsAt<kDigits>(kDigit, kReg, kPanel)>(); });
   }
-  // Scale and correction of a run of a row: runs[row], index `run`, or those of the whole row in x.
+  // Scale and correction of a row's run number `run`; per token, of the whole row.
   HWY_INLINE TokenRun runOf(const FixedRuns* runs, int row, int64_t run) const {
     if constexpr (kPerToken) return tokenRuns<Digits>(args.x, kRows, args.inputs)[row];
     return {runs[row].scale[run], runs[row].correction[run]};
@@ -152,7 +152,8 @@ struct Block {
     // block.
     constexpr int64_t kAhead = 2048;
     const int64_t fixed_run = std::min<int64_t>(args.group, kUnit), step = productInputs(fixed_run);
-    const int64_t scale_bytes = kPerToken ? 64 : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
+    const int64_t scale_bytes =
+        kPerToken ? kTokenScaleBytes : kPanelCols * static_cast<int64_t>(dtypeSize(args.scale_dtype));
     const int64_t stride = args.panel_stride;
     const std::byte* near_end = panels + std::max<int64_t>(0, stride - kAhead);
     Totals totals;

@@ -335,7 +335,8 @@ void expectBlockHasTheBitsOfTiles(const Problem& p, Values& values) {
 
 TEST_P(TileQuantisedTest, BlocksHaveTheBitsOfTiles) {
   Values values;
-  const auto inputs = [&](int64_t most) { return values.integer(1, most / kFixedRun) * kFixedRun; };
+  const int64_t unit = emulated(GetParam()).block_inputs;
+  const auto inputs = [&](int64_t most) { return values.integer(1, most / unit) * unit; };
   for (const int rows : {1, 16, 17, 32, 33, 49, 64, 95, 130, 256}) {
     const int64_t out = values.integer(1, 70);
     expectBlockHasTheBitsOfTiles(Problem(values, GetParam(), rows, inputs(rows < 50 ? 1152 : 256), out), values);
