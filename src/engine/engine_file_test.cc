@@ -71,7 +71,7 @@ TEST_F(EngineFileTest, FormatsOfQuantisedLinearsAreKept) {
   const auto read = parse(bytes);
   ASSERT_EQ(read.size(), std::size(formats));
   for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].format(), formats[i]) << i;
-  // Of the same length, so that the index keeps its size.
+  // `other` must be as long as `given`, because the file begins with the number of bytes of its index.
   const auto with = [&](std::string_view given, std::string_view other) {
     std::string changed = bytes;
     changed.replace(changed.find(given), given.size(), other);
