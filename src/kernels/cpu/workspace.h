@@ -52,14 +52,15 @@ struct CpuWorkspace {
   }
 
   // Divides [0, tasks) into ranges of at most max_length tasks, calls fn(begin, end, thread) for each range on any
-  // thread, and returns when all are done. Consecutive calls of a thread mostly get consecutive ranges (TaskRanges).
-  // One call at a time; fn must not use forEachRange.
+  // thread, and returns when all are done. Consecutive calls of a thread mostly get consecutive ranges (TaskRanges),
+  // and the same thread mostly gets the same part of [0, tasks) in every forEachRange: what it wrote in one is in its
+  // caches in the next. One call at a time; fn must not use forEachRange.
   template <typename F>
   void forEachRange(int64_t tasks, int64_t max_length, F&& fn) {
     if (tasks <= 0) return;
     ranges.deal(tasks, max_length);
-    pool.run(ranges.queues(), [&](int64_t queue, int thread) {
-      while (const TaskRanges::Range range = ranges.take(static_cast<int>(queue))) fn(range.begin, range.end, thread);
+    pool.run(ranges.queues(), [&](int64_t, int thread) {
+      while (const TaskRanges::Range range = ranges.take(thread)) fn(range.begin, range.end, thread);
     });
   }
 

@@ -39,14 +39,16 @@ BenchCase plain(const WeightFormat& format, int64_t rows, int64_t in, int64_t ou
           }};
 }
 
-// Every row has a different rank-16 adapter over the whole output. part: the format of A and B.
-BenchCase adapters(DType dtype, const WeightFormat& part, int64_t rows, int64_t in, int64_t out) {
+// Every `rows_each` rows have a different rank-16 adapter over the whole output. part: the format of A and B.
+BenchCase adapters(DType dtype, const WeightFormat& part, int64_t rows, int64_t rows_each, int64_t in, int64_t out) {
   constexpr int64_t kRank = 16;
-  const int64_t part_bytes = packedBytes(part, kRank, in) + packedBytes(part, out, kRank);
-  return {.shape = fmt::format("{} rows, {} -> {}, one {} adapter of rank {} per row", rows, in, out,
-                               dtypeName(part.dtype), kRank),
+  const int64_t count = rows / rows_each;
+  const int64_t part_bytes = count * (packedBytes(part, kRank, in) + packedBytes(part, out, kRank));
+  const std::string users = rows_each == 1 ? "row" : fmt::format("{} rows", rows_each);
+  return {.shape = fmt::format("{} rows, {} -> {}, one {} adapter of rank {} per {}", rows, in, out,
+                               dtypeName(part.dtype), kRank, users),
           .dtype = dtype,
-          .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in) + rows * part_bytes),
+          .bytes = static_cast<double>(packedBytes(benchFormat(dtype), out, in) + part_bytes),
           .flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in * out + kRank * (in + out)),
           .prepare = [=](Backend& backend, size_t cold_bytes) -> BenchCall {
             struct State {
@@ -64,14 +66,15 @@ BenchCase adapters(DType dtype, const WeightFormat& part, int64_t rows, int64_t 
                                               {backend, rows, in},
                                               {backend, rows, out},
                                               backend.createContext(),
-                                              std::vector<RowRange>(static_cast<size_t>(rows)),
-                                              std::vector<LoraTerm>(static_cast<size_t>(rows)),
-                                              std::vector<RowGroup>(static_cast<size_t>(rows))});
-            return [s, &backend] {
-              for (size_t r = 0; r < s->groups.size(); ++r) {
-                s->ranges[r] = {static_cast<int32_t>(r), static_cast<int32_t>(r) + 1};
-                s->parts[r] = {.a = s->a.next(), .b = s->b.next()};
-                s->groups[r] = {{&s->ranges[r], 1}, {&s->parts[r], 1}, {}};
+                                              std::vector<RowRange>(static_cast<size_t>(count)),
+                                              std::vector<LoraTerm>(static_cast<size_t>(count)),
+                                              std::vector<RowGroup>(static_cast<size_t>(count))});
+            return [s, &backend, each = static_cast<int32_t>(rows_each)] {
+              for (size_t i = 0; i < s->groups.size(); ++i) {
+                const int32_t begin = static_cast<int32_t>(i) * each;
+                s->ranges[i] = {begin, begin + each};
+                s->parts[i] = {.a = s->a.next(), .b = s->b.next()};
+                s->groups[i] = {{&s->ranges[i], 1}, {&s->parts[i], 1}, {}};
               }
               backend.prepare({.groups = {.linear = s->groups}}, *s->context);
               const GroupList<RowGroup> all = {0, static_cast<int32_t>(s->groups.size())};
@@ -100,8 +103,11 @@ std::vector<BenchCase> linearBench() {
       if (dtype == DType::kInt4) with(InputFormat::kInt16, 128), with(InputFormat::kInt8, 128);
     }
     for (const DType part : {isQuantised(dtype) ? DType::kBFloat16 : dtype, DType::kInt8}) {
-      for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, part, rows, 2048, 2560));
+      for (const int64_t rows : {1, 8, 32}) cases.push_back(adapters(dtype, part, rows, 1, 2048, 2560));
     }
+    // The context of 8 prompts, with and without adapters.
+    cases.push_back(plain(benchFormat(dtype), 1024, 2048, 2560, false));
+    cases.push_back(adapters(dtype, isQuantised(dtype) ? DType::kBFloat16 : dtype, 1024, 128, 2048, 2560));
   }
   return cases;
 }

@@ -340,6 +340,7 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
   const size_t scratch_bytes = std::max(adapter_tasks > 0 ? tile_bytes : 0, plan.block_scratch);
   for (ScratchMemory& scratch : workspace.thread) scratch.reserve<std::byte>(scratch_bytes);
 
+  constexpr int64_t kMaxRange = 16;  // tasks
   // Packing a few rows costs less than waking the other threads.
   constexpr int64_t kPackAlone = 8192;
   if (adapter_tasks == 0 && args.x.rows * args.x.cols <= kPackAlone) {
@@ -347,23 +348,23 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
   } else {
     const int64_t slice = whole_rows ? std::max(kInputBlock, args.x.cols) : kInputBlock;
     const int64_t slices = std::max<int64_t>(1, (args.x.cols + slice - 1) / slice);
-    const int64_t pack_tasks = tiles * slices;
-    const int64_t pieces = std::min<int64_t>(adapter_tasks, int64_t{8} * workspace.pool.size());
-    workspace.pool.run(pack_tasks, [&](int64_t task, int) {
-      const int64_t begin = task % slices * slice;
-      call.packRows(task / slices, begin, std::min(args.x.cols, begin + slice));
+    workspace.forEachRange(tiles * slices, kMaxRange, [&](int64_t task, int64_t end, int) {
+      for (; task < end; ++task) {
+        const int64_t begin = task % slices * slice;
+        call.packRows(task / slices, begin, std::min(args.x.cols, begin + slice));
+      }
     });
     // A separate run, because products with A may read the rows that the first run packs.
-    workspace.pool.run(pieces, [&](int64_t piece, int thread) {
+    const int64_t eighth = std::max<int64_t>(1, adapter_tasks / (int64_t{8} * workspace.pool.size()));
+    workspace.forEachRange(adapter_tasks, eighth, [&](int64_t task, int64_t end, int thread) {
       const AdapterTile* packed_tile = nullptr;
       TileConfiguration configuration;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
-      for (int64_t i = adapter_tasks * piece / pieces; i < adapter_tasks * (piece + 1) / pieces; ++i) {
-        call.multiplyA(plan.adapter_tasks[static_cast<size_t>(i)], packed, packed_tile, configuration);
+      for (; task < end; ++task) {
+        call.multiplyA(plan.adapter_tasks[static_cast<size_t>(task)], packed, packed_tile, configuration);
       }
     });
   }
-  constexpr int64_t kMaxRange = 16;  // tasks
   workspace.forEachRange(std::ssize(plan.panel_tasks), kMaxRange, [&](int64_t begin, int64_t end, int thread) {
     call.multiplyTasks(begin, end, workspace.thread[static_cast<size_t>(thread)]);
   });

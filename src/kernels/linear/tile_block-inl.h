@@ -81,6 +81,22 @@ class PairPrefetch {
   int64_t rate_ = 0, credit_ = kOne;  // portions per call and portions that are due, times kOne
 };
 
+// Prefetches the weights of a LoRA term into L1, a few lines at each step of the products before it.
+struct TermPrefetch {
+  const std::byte* panels[2] = {};  // null: nothing of this panel
+  int64_t lines = 0;                // of each panel that are left
+
+  HWY_INLINE void step() {
+    if (lines == 0) return;
+    --lines;
+    for (const std::byte*& line : panels) {
+      if (line == nullptr) continue;
+      __builtin_prefetch(line, 0, 3);
+      line += 64;
+    }
+  }
+};
+
 // The elements of rows and weights. Elements classes have:
 //   - kBytes: of an input. kPanelHead: of a panel before its first input. kTerms: whether LoRA terms can be added.
 //   - multiply<sums, rows, weights>: sums += rows . weights; numbers of registers.
@@ -163,11 +179,13 @@ class BlockProduct {
       // The next tile's sums, of which most are in L2, are prefetched for writing.
       const std::byte* fetch = more && !first ? tile_sums + kSumsBytes : nullptr;
       const std::byte* next_rows = rows(more ? tile + 1 : tile, begin);
+      TermPrefetch terms;
+      if (last) terms = firstTerm(pair, tile);
       if (registers(tile) == 2) {
-        multiplySteps<2>(step, steps - 1, ahead, fetch);
+        multiplySteps<2>(step, steps - 1, ahead, terms, fetch);
         finish<2>(step, pair, tile, tile_sums, first, last, next_rows);
       } else {
-        multiplySteps<1>(step, steps - 1, ahead, fetch);
+        multiplySteps<1>(step, steps - 1, ahead, terms, fetch);
         finish<1>(step, pair, tile, tile_sums, first, last, next_rows);
       }
     }
@@ -190,11 +208,13 @@ class BlockProduct {
   // Multiplies all steps of a slice but the last. Register rowsAt(0) is loaded one step ahead, so that no product
   // waits for it. fetch: sums to prefetch, or null.
   template <int kRegisters>
-  HWY_INLINE void multiplySteps(Step& step, int64_t steps, PairPrefetch& ahead, const std::byte* fetch) const {
+  HWY_INLINE void multiplySteps(Step& step, int64_t steps, PairPrefetch& ahead, TermPrefetch& terms,
+                                const std::byte* fetch) const {
     constexpr int64_t kRowsStep = kRegisters * kRegisterRows * kRowBytes;
     constexpr int kFetchLines = 5;
     for (int64_t i = 0; i < steps; ++i) {
       ahead.portion();
+      terms.step();
       if (fetch != nullptr) {
         for (int line = 0; line < kFetchLines; ++line, fetch += 64) __builtin_prefetch(fetch, 1, 3);
       }
@@ -256,16 +276,34 @@ class BlockProduct {
     if (next != nullptr) loadSum<kSums>(next);
   }
 
+  // Sets `panels` to the term's B for the two panels of the pair; null where the term has no such columns. Returns
+  // whether it has any.
+  HWY_INLINE bool termPanels(const BlockTerm& term, int64_t pair, const std::byte* (&panels)[2]) const {
+    const int64_t stride = (term.rank + 1) / 2 * kRowBytes;
+    for (int64_t p = 0; p < 2; ++p) {
+      const int64_t col = args_.first_col + (2 * pair + p) * kPanelCols - term.col_begin;
+      const bool used = col >= 0 && col < term.cols;
+      panels[p] = used ? static_cast<const std::byte*>(term.b) + col / kPanelCols * stride : nullptr;
+    }
+    return panels[0] != nullptr || panels[1] != nullptr;
+  }
+  // The prefetch of the first term that the tile has for the pair's columns.
+  HWY_INLINE TermPrefetch firstTerm(int64_t pair, int tile) const {
+    TermPrefetch prefetch;
+    if (!Elements::kTerms || args_.terms.empty()) return prefetch;
+    for (const BlockTerm& term : args_.terms[static_cast<size_t>(tile)]) {
+      if (!termPanels(term, pair, prefetch.panels)) continue;
+      prefetch.lines = (term.rank + 1) / 2;
+      break;
+    }
+    return prefetch;
+  }
+
   // Adds a LoRA term to the sums of a tile and the pair's columns.
   template <int kRegisters>
   HWY_INLINE void addTerm(const BlockTerm& term, int64_t pair) {
-    // The pair's first column, relative to the term.
-    const int64_t col = args_.first_col + pair * 2 * kPanelCols - term.col_begin;
-    const bool use0 = col >= 0 && col < term.cols;
-    const bool use1 = col + kPanelCols >= 0 && col + kPanelCols < term.cols;
-    if (!use0 && !use1) return;
-    const int64_t stride = (term.rank + 1) / 2 * kRowBytes;
-    const auto* b = static_cast<const std::byte*>(term.b) + col / kPanelCols * stride;
+    const std::byte* b[2];
+    if (!termPanels(term, pair, b)) return;
     const auto* t = static_cast<const std::byte*>(term.t);
     for (int64_t i = 0; i < term.rank; i += kBlockInputs) {
       const int64_t pairs = (std::min(kBlockInputs, term.rank - i) + 1) / 2;
@@ -275,13 +313,13 @@ class BlockProduct {
         Unit::template load<rowsAt(1)>(t, kRowBytes);
         t += kRegisterRows * kRowBytes;
       }
-      if (use0) {
-        loadTermWeights<0>(b + i / 2 * kRowBytes, pairs);
+      if (b[0] != nullptr) {
+        loadTermWeights<0>(b[0] + i / 2 * kRowBytes, pairs);
         Unit::template multiplyBf16<sumsAt(0, 0), rowsAt(0), weightsAt(0)>();
         if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, 0), rowsAt(1), weightsAt(0)>();
       }
-      if (use1) {
-        loadTermWeights<1>(b + stride + i / 2 * kRowBytes, pairs);
+      if (b[1] != nullptr) {
+        loadTermWeights<1>(b[1] + i / 2 * kRowBytes, pairs);
         Unit::template multiplyBf16<sumsAt(0, 1), rowsAt(0), weightsAt(1)>();
         if constexpr (kRegisters > 1) Unit::template multiplyBf16<sumsAt(1, 1), rowsAt(1), weightsAt(1)>();
       }
