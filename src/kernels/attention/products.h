@@ -11,7 +11,7 @@
 
 namespace chorus {
 
-inline constexpr int kAttentionTileRows = 16;  // maximum over all instruction sets
+inline constexpr int kAttentionTileRows = 32;  // maximum over all instruction sets
 
 // y[r][c] = factors[r] * y[r][c] + x[r] . w[c] for whole panels of 16 columns. Each element is one chain of
 // multiply-adds (or dot products of input pairs; AMX adds 32 inputs at a time) over ascending inputs, so that a result

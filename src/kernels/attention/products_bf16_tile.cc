@@ -19,11 +19,9 @@ struct AttentionTiles : amx::Tiles {
   static void pack(const float* const* rows, int count, int64_t inputs, void* dst) {
     packRoundedAttentionTile(rows, count, inputs, dst);
   }
-  // y = sums + factor * y for 16 columns; y = sums if `factor` is null.
-  static HWY_INLINE void addRow(const std::byte* sums, const float* factor, float* y) {
-    __m512 sum = _mm512_loadu_ps(sums);
-    if (factor != nullptr) sum = _mm512_fmadd_ps(_mm512_set1_ps(*factor), _mm512_loadu_ps(y), sum);
-    _mm512_storeu_ps(y, sum);
+  // y = sums + factor * y for 16 columns.
+  static HWY_INLINE void addRow(const std::byte* sums, float factor, float* y) {
+    _mm512_storeu_ps(y, _mm512_fmadd_ps(_mm512_set1_ps(factor), _mm512_loadu_ps(y), _mm512_loadu_ps(sums)));
   }
 };
 }  // namespace

@@ -13,26 +13,35 @@
 
 namespace chorus::tiles::attention {
 
-inline constexpr int kTileRows = kRegisterRows;
 static_assert(kTileRows <= kAttentionTileRows);
-// Number of panels by which a register of rows is multiplied at a time: four, because four accumulators hide the
-// latency of a product.
-inline constexpr int kPanels = 4;
 inline constexpr int64_t kPanelBytes = kPanelCols * 4;
 
-// Numbers of the registers: accumulators by panel, then rows, then weights. The weights use three registers in turn, so
-// that one is loaded while others are multiplied.
-inline constexpr int kRowsAt = kPanels;
-constexpr int weightsAt(int panel) { return kRowsAt + 1 + panel % 3; }
+// The numbers of the registers for tiles of kRows rows. The rows take one register or two; with two, each register of
+// weights is used twice. There are four accumulators, which hide the latency of a product. The weights use the
+// remaining registers in turn, so that one is loaded while others are multiplied.
+template <int kRows>
+struct Registers {
+  static constexpr int kRowRegisters = registersOf(kRows);
+  static constexpr int kPanels = 4 / kRowRegisters;  // panels that are multiplied at a time
+  static constexpr int sumsAt(int reg, int panel) { return reg * kPanels + panel; }
+  static constexpr int rowsAt(int reg) { return 4 + reg; }
+  static constexpr int weightsAt(int panel) { return 4 + kRowRegisters + panel % (4 - kRowRegisters); }
+  // Number of the tile's rows in a register.
+  static constexpr int rowsOf(int reg) { return std::min(kRegisterRows, kRows - reg * kRegisterRows); }
 
-constexpr Palette paletteOf(int rows) {
-  Palette palette;
-  for (int i = 0; i < 8; ++i) {
-    palette.row_bytes[i] = kRowBytes;
-    palette.rows[i] = static_cast<uint8_t>(i <= kRowsAt ? rows : kRegisterRows);
+  static constexpr Palette palette() {
+    Palette palette;
+    for (int i = 0; i < 8; ++i) {
+      palette.row_bytes[i] = kRowBytes;
+      palette.rows[i] = kRegisterRows;
+    }
+    for (int r = 0; r < kRowRegisters; ++r) {
+      palette.rows[rowsAt(r)] = static_cast<uint8_t>(rowsOf(r));
+      for (int p = 0; p < kPanels; ++p) palette.rows[sumsAt(r, p)] = static_cast<uint8_t>(rowsOf(r));
+    }
+    return palette;
   }
-  return palette;
-}
+};
 
 // Copies the first `left` inputs at w, fewer than a register holds, and pads them with zeros. The second half of an odd
 // last pair and the memory after it may hold anything.
@@ -45,58 +54,76 @@ HWY_INLINE void gatherInputs(const std::byte* w, int64_t stride, int64_t left, B
   for (int64_t c = 0; c < kPanelCols; ++c) std::memcpy(buffer.row(left / 2) + 4 * c, last + 4 * c, 2);
 }
 
-template <class Unit, int kCount, int kPanel = 0>
+template <class Unit, int kRows, int kCount, int kPanel = 0>
 HWY_INLINE void zeroSums() {
-  Unit::template zero<kPanel>();
-  if constexpr (kPanel + 1 < kCount) zeroSums<Unit, kCount, kPanel + 1>();
+  using R = Registers<kRows>;
+  Unit::template zero<R::sumsAt(0, kPanel)>();
+  if constexpr (R::kRowRegisters > 1) Unit::template zero<R::sumsAt(1, kPanel)>();
+  if constexpr (kPanel + 1 < kCount) zeroSums<Unit, kRows, kCount, kPanel + 1>();
 }
 
 // Multiplies the inputs of one register, from w on, by the rows that are loaded.
-template <class Unit, int kCount, int kPanel = 0>
+template <class Unit, int kRows, int kCount, int kPanel = 0>
 HWY_INLINE void multiplyPanels(const std::byte* w, int64_t stride, int64_t left, const std::byte*& next) {
+  using R = Registers<kRows>;
   if (next != nullptr) {
     const int64_t lines = std::min<int64_t>(kRegisterRows, (left + 1) / 2);
     for (int64_t line = 0; line < lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
   }
+  constexpr int kWeights = R::weightsAt(kPanel);
   if (left >= kBlockInputs) {
-    Unit::template load<weightsAt(kPanel)>(w, stride);
+    Unit::template load<kWeights>(w, stride);
   } else {
     Buffer buffer;
     gatherInputs<Unit>(w, stride, left, buffer);
-    Unit::template load<weightsAt(kPanel)>(&buffer, kRowBytes);
+    Unit::template load<kWeights>(&buffer, kRowBytes);
   }
-  Unit::template multiplyBf16<kPanel, kRowsAt, weightsAt(kPanel)>();
-  if constexpr (kPanel + 1 < kCount) multiplyPanels<Unit, kCount, kPanel + 1>(w + kPanelBytes, stride, left, next);
+  Unit::template multiplyBf16<R::sumsAt(0, kPanel), R::rowsAt(0), kWeights>();
+  if constexpr (R::kRowRegisters > 1) Unit::template multiplyBf16<R::sumsAt(1, kPanel), R::rowsAt(1), kWeights>();
+  if constexpr (kPanel + 1 < kCount) {
+    multiplyPanels<Unit, kRows, kCount, kPanel + 1>(w + kPanelBytes, stride, left, next);
+  }
 }
 
-template <class Unit, int kRows, int kCount, int kPanel = 0>
+// y = factor * y + sums of the panels, or y = sums if there are no factors, for one register of rows.
+template <class Unit, int kRows, int kCount, int kReg, int kPanel = 0>
 HWY_INLINE void addSums(const AttentionProduct& args, float* y) {
-  Buffer sums;
-  Unit::template store<kPanel>(&sums, kRowBytes);
-  for (int r = 0; r < kRows; ++r) {
-    Unit::addRow(sums.row(r), args.factors == nullptr ? nullptr : args.factors + r, y + r * args.y_stride);
+  using R = Registers<kRows>;
+  constexpr int kSums = R::sumsAt(kReg, kPanel);
+  if (args.factors == nullptr) {
+    Unit::template store<kSums>(y, args.y_stride * static_cast<int64_t>(sizeof(float)));
+  } else {
+    Buffer sums;
+    Unit::template store<kSums>(&sums, kRowBytes);
+    const float* factors = args.factors + kReg * kRegisterRows;
+    for (int r = 0; r < R::rowsOf(kReg); ++r) Unit::addRow(sums.row(r), factors[r], y + r * args.y_stride);
   }
-  if constexpr (kPanel + 1 < kCount) addSums<Unit, kRows, kCount, kPanel + 1>(args, y + kPanelCols);
+  if constexpr (kPanel + 1 < kCount) addSums<Unit, kRows, kCount, kReg, kPanel + 1>(args, y + kPanelCols);
 }
 
 // Computes kCount panels from panel `first` on.
 template <class Unit, int kRows, int kCount>
 HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
+  using R = Registers<kRows>;
   constexpr int64_t kRunBytes = kAttentionRun * 2;
-  zeroSums<Unit, kCount>();
+  zeroSums<Unit, kRows, kCount>();
   const std::byte* w = args.w + first * kPanelBytes;
   for (int64_t i = 0; i < args.inputs; i += kBlockInputs, w += kRegisterRows * args.input_stride) {
     const auto* x = static_cast<const std::byte*>(args.x);
     x += i / kAttentionRun * kRows * kRunBytes + i % kAttentionRun * 2;
-    Unit::template load<kRowsAt>(x, kRunBytes);
-    multiplyPanels<Unit, kCount>(w, args.input_stride, args.inputs - i, next);
+    Unit::template load<R::rowsAt(0)>(x, kRunBytes);
+    if constexpr (R::kRowRegisters > 1) Unit::template load<R::rowsAt(1)>(x + kRegisterRows * kRunBytes, kRunBytes);
+    multiplyPanels<Unit, kRows, kCount>(w, args.input_stride, args.inputs - i, next);
   }
-  addSums<Unit, kRows, kCount>(args, args.y + first * kPanelCols);
+  float* y = args.y + first * kPanelCols;
+  addSums<Unit, kRows, kCount, 0>(args, y);
+  if constexpr (R::kRowRegisters > 1) addSums<Unit, kRows, kCount, 1>(args, y + kRegisterRows * args.y_stride);
 }
 
 template <class Unit, int kRows>
 void product(const AttentionProduct& args) {
-  static constexpr Palette palette = paletteOf(kRows);
+  static constexpr Palette palette = Registers<kRows>::palette();
+  constexpr int kPanels = Registers<kRows>::kPanels;
   Unit::configure(args.tiles, &palette);
   const std::byte* next = args.next;
   int64_t panel = 0;

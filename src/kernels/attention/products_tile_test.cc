@@ -28,11 +28,8 @@ struct EmulatedAttention : tiles::EmulatedTiles {
       }
     }
   }
-  static void addRow(const std::byte* sums, const float* factor, float* y) {
-    for (size_t c = 0; c < kPanelCols; ++c) {
-      const float sum = loadAsFloat(sums, DType::kFloat32, c);
-      y[c] = factor == nullptr ? sum : std::fma(*factor, y[c], sum);
-    }
+  static void addRow(const std::byte* sums, float factor, float* y) {
+    for (size_t c = 0; c < kPanelCols; ++c) y[c] = std::fma(factor, y[c], loadAsFloat(sums, DType::kFloat32, c));
   }
 };
 constexpr const AttentionProducts& kProducts = tiles::attention::kProducts<EmulatedAttention>;

@@ -20,18 +20,19 @@ using Floats = hn::CappedTag<float, 16>;
 using FloatVec = hn::Vec<Floats>;
 constexpr int64_t kFloatLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 
-// e^x within 2 ulp; 0 below -87.3 and infinity above 88.7. NaN stays NaN.
+// e^x within 2 ulp; 0 below -86.9 and infinity above 88.7. NaN stays NaN.
 HWY_INLINE FloatVec exponential(FloatVec x) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
-  const FloatVec low = hn::Set(d, -87.33654f);
-  const FloatVec high = hn::Set(d, 88.72283f);
-  const auto too_low = hn::Lt(x, low);
-  const auto too_high = hn::Gt(x, high);
-  const FloatVec clamped = hn::IfThenElse(too_low, low, hn::IfThenElse(too_high, high, x));
+  const FloatVec high = hn::Set(d, 89.0f);  // e^89 is infinity as a float
+  const FloatVec limited = hn::IfThenElse(hn::Gt(x, high), high, x);
+  // `large` has no bits after the binary point, so the sum is rounded to an integer n. The last bits of the sum are the
+  // exponent of 2^(n - 1). It is not that of 2^n, because n may be 128 and 2^128 is not a float.
+  const FloatVec large = hn::Set(d, 0x1.8p23f + 126);
+  const FloatVec rounded = hn::MulAdd(limited, hn::Set(d, 1.44269504f), large);
+  const FloatVec n = hn::Sub(rounded, large);
   // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts keeps r exact.
-  const FloatVec n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
-  FloatVec r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), clamped);
+  FloatVec r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), limited);
   r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
   FloatVec p = hn::Set(d, 1.0f / 5040);
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
@@ -41,15 +42,8 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  // 2^n is split into two factors, because n can be 128 and 2^128 is not a float.
-  const auto whole = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(whole);
-  const auto bias = hn::Set(di, 127);
-  const FloatVec scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const FloatVec scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
-  const FloatVec y = hn::Mul(hn::Mul(p, scale1), scale2);
-  const FloatVec infinity = hn::BitCast(d, hn::Set(di, 0x7f800000));
-  return hn::IfThenElse(too_low, hn::Zero(d), hn::IfThenElse(too_high, infinity, hn::IfThenElse(hn::IsNaN(x), x, y)));
+  const FloatVec half_scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(hn::Add(p, p), half_scale));
 }
 
 // tanh(x) within 3 ulp. NaN stays NaN.
