@@ -59,6 +59,83 @@ TEST(KernelCommands, BenchRunsTheRowsAskedFor) {
   EXPECT_EQ(none.errors, "chorus: error: --filter no such row: no row has this text\n");
 }
 
+// The figures of `chorus bench step` for the engine of a golden, without and with one adapter.
+struct BenchStep {
+  Json context, generation;
+
+  BenchStep(const std::filesystem::path& engine, std::vector<std::string> more) {
+    const TempDir dir;
+    const auto file = dir.path() / "step.json";
+    std::vector<std::string> arguments = {"bench",      "step", "--engine_dir", engine.string(),
+                                          "--batch",    "3",    "--prompt",     "5",
+                                          "--steps",    "2",    "--threads",    "2",
+                                          "--roof_mib", "4",    "--json",       file.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = runChorus(arguments);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    const Json steps = readJsonFile(file)["steps"];
+    context = steps[0];
+    generation = steps[1];
+  }
+  static double sum(const Json& phase, std::string_view op, const char* field) {
+    double all = 0;
+    for (const Json& row : phase["ops"]) all += row["op"] == op ? row[field].get<double>() : 0.0;
+    return all;
+  }
+};
+
+TEST(KernelCommands, BenchStepAccountsForTheWholeStep) {
+  const GoldenCase golden = loadGolden(goldenNames().front(), DType::kFloat32);
+  const auto dir = testEngine(golden.directory, golden.dtype);
+  const auto engine = Engine::load(dir);
+  const ModelConfig& config = engine->config();
+  const BenchStep plain(dir, {});
+  for (const Json& phase : {plain.context, plain.generation}) {
+    double in_ops = 0;
+    for (const Json& row : phase["ops"]) in_ops += row["median_s"].get<double>();
+    // Medians of two steps are their means, so they add up.
+    const double whole = phase["median_s"].get<double>();
+    EXPECT_NEAR(in_ops + phase["between_ops_s"].get<double>(), whole, 1e-6 * whole);
+    EXPECT_EQ(BenchStep::sum(phase, "attention", "calls"), config.num_hidden_layers);
+    EXPECT_GT(BenchStep::sum(phase, "linear", "bytes"), 0.0);
+  }
+  const double heads = 4.0 * config.num_hidden_layers * config.num_attention_heads * config.head_size;
+  EXPECT_EQ(BenchStep::sum(plain.context, "attention", "flops"), heads * 3 * (1 + 2 + 3 + 4 + 5));
+  EXPECT_EQ(BenchStep::sum(plain.generation, "attention", "flops"), heads * 3 * 6);
+  // The output head has one row for each prompt in both steps, all other linears have five in the context.
+  const double head = 2.0 * 3 * config.hidden_size * config.vocab_size;
+  EXPECT_EQ(BenchStep::sum(plain.context, "linear", "flops") - head,
+            5 * (BenchStep::sum(plain.generation, "linear", "flops") - head));
+
+  const BenchStep mixed(dir, {"--adapters", (golden.directory / "adapters").string(), "--mixed", "1"});
+  for (const char* work : {"flops", "bytes"}) {
+    EXPECT_GT(BenchStep::sum(mixed.context, "linear", work), BenchStep::sum(plain.context, "linear", work)) << work;
+  }
+}
+
+TEST(KernelCommands, BenchStepSaysWhatTheEngineCannotRun) {
+  const GoldenCase golden = loadGolden(goldenNames().front(), DType::kFloat32);
+  const auto dir = testEngine(golden.directory, golden.dtype);
+  const auto refusal = [&](const std::string& flag, const std::string& value) {
+    return runChorus({"bench", "step", "--engine_dir", dir.string(), flag, value}).errors;
+  };
+  EXPECT_EQ(refusal("--mixed", "2"), "chorus: error: --mixed 2: --adapters holds 0 adapters\n");
+  const BuildConfig build = Engine::load(dir)->buildConfig();
+  EXPECT_EQ(refusal("--batch", "9999"),
+            fmt::format("chorus: error: --batch 9999: the engine was built with --max_batch_size {}\n",
+                        build.max_batch_size));
+  EXPECT_EQ(refusal("--prompt", "9999"),
+            fmt::format("chorus: error: --prompt 9999: 8 prompts have 79992 tokens, and a step has at most {} "
+                        "(--max_num_tokens of the engine)\n",
+                        build.max_num_tokens));
+  EXPECT_EQ(refusal("--past", "9999"),
+            fmt::format("chorus: error: --past 9999 and --prompt 128: with the token that is generated, a sequence has "
+                        "at most {} tokens\n",
+                        build.max_seq_len));
+  EXPECT_EQ(refusal("--adapters", (golden.directory / "adapters").string()),
+            "chorus: error: --adapters without --mixed, the number of adapters to use\n");
+}
+
 TEST(KernelCommands, InspectNamesTheDefaults) {
   const CommandResult result = runChorus({"inspect", "--kernels"});
   ASSERT_EQ(result.status, 0) << result.errors;

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 
+#include "kernels/op_matrices.h"
+
 namespace chorus {
 namespace {
-
-std::string matrixText(const char* field, const ConstMatrix& matrix) {
-  if (matrix.data == nullptr) return {};
-  return fmt::format(" {} {}x{}", field, matrix.rows, matrix.cols);
-}
 
 std::string weightText(const PackedWeight& weight) {
   return fmt::format(" weight {}x{} {}", weight.out, weight.in, dtypeName(weight.dtype));
@@ -29,21 +26,12 @@ std::string groupText(const Group& group) {
   return text;
 }
 
-// Describes an op's arguments by the field names that all argument structs share, so a new op needs no code here.
 template <typename Args>
 std::string describe(std::string_view name, const Args& args, const StepGroups& groups) {
   std::string text(name);
-#define CHORUS_FIELD(field) \
-  if constexpr (requires { ConstMatrix(args.field); }) text += matrixText(#field, args.field);
-  CHORUS_FIELD(x)
-  CHORUS_FIELD(q)
-  CHORUS_FIELD(qkv)
-  CHORUS_FIELD(fc_gate)
-  CHORUS_FIELD(residual)
-  CHORUS_FIELD(delta)
-  CHORUS_FIELD(out)
-  CHORUS_FIELD(y)
-#undef CHORUS_FIELD
+  forEachMatrix(args, [&](std::string_view field, const ConstMatrix& matrix, MatrixUse) {
+    text += fmt::format(" {} {}x{}", field, matrix.rows, matrix.cols);
+  });
   if constexpr (requires { weightText(args.weight); }) text += weightText(args.weight);
   if constexpr (requires { args.kv.num_kv_heads; }) {
     text += fmt::format(" heads {}/{} kv {}", args.num_heads, args.kv.num_kv_heads, dtypeName(args.kv.dtype));
@@ -60,18 +48,18 @@ void RecordingBackend::prepare(const StepBatch& batch, StepContext& context) {
   lines_.push_back(fmt::format("prepare {} rows, {} sequences, {} logits rows", batch.rows(), batch.sequences.size(),
                                batch.logits_rows.size()));
   groups_ = batch.groups;
-  inner_->prepare(batch, context);
+  inner().prepare(batch, context);
 }
 
 void RecordingBackend::download(void* host, const void* device, size_t bytes, Stream stream) {
   lines_.push_back(fmt::format("download {} bytes", bytes));
-  inner_->download(host, device, bytes, stream);
+  inner().download(host, device, bytes, stream);
 }
 
 #define CHORUS_OP(Name, function, name)                                                          \
   void RecordingBackend::function(const Name##Args& args, StepContext& context, Stream stream) { \
     lines_.push_back(describe(name, args, groups_));                                             \
-    inner_->function(args, context, stream);                                                     \
+    inner().function(args, context, stream);                                                     \
   }
 CHORUS_OPS(CHORUS_OP)
 #undef CHORUS_OP

@@ -7,33 +7,18 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "kernels/forwarding_backend.h"
 
 namespace chorus {
 
-class RecordingBackend final : public Backend {
+class RecordingBackend final : public ForwardingBackend {
  public:
-  explicit RecordingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  using ForwardingBackend::ForwardingBackend;
 
   // Returns one line per op since the last call.
   std::vector<std::string> take() { return std::exchange(lines_, {}); }
 
-  std::string_view name() const override { return inner_->name(); }
-  DType activationType() const override { return inner_->activationType(); }
-  const VariantRecord& used() const override { return inner_->used(); }
-  DeviceBuffer allocate(size_t bytes) override { return inner_->allocate(bytes); }
-  void upload(void* device, const void* host, size_t bytes, Stream stream) override {
-    inner_->upload(device, host, bytes, stream);
-  }
   void download(void* host, const void* device, size_t bytes, Stream stream) override;
-  void copyBlocks(const KvLayer& kv, std::span<const BlockCopy> copies, Stream stream) override {
-    inner_->copyBlocks(kv, copies, stream);
-  }
-  void synchronize(Stream stream) override { inner_->synchronize(stream); }
-  const void* importWeights(const void* host, size_t bytes, const Imported& imported) override {
-    return inner_->importWeights(host, bytes, imported);
-  }
-  std::unique_ptr<StepContext> createContext() override { return inner_->createContext(); }
   void prepare(const StepBatch& batch, StepContext& context) override;
 
 #define CHORUS_OP(Name, function, name) \
@@ -42,10 +27,6 @@ class RecordingBackend final : public Backend {
 #undef CHORUS_OP
 
  private:
-  // Does nothing: buffers are allocated, and freed, by the inner backend.
-  void free(void*, size_t) override {}
-
-  std::unique_ptr<Backend> inner_;
   StepGroups groups_;  // of the step that was prepared last
   std::vector<std::string> lines_;
 };

@@ -75,7 +75,13 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
                                .max_num_tokens = kFixedRows,
                                .tokens_per_block = kFixedBlockTokens,
                                .kv_blocks = kFixedBlocks};
-  RankGroup ranks(engines, backend, options);
+  RecordingBackend* recorder = nullptr;
+  const WrapBackend record = [&](std::unique_ptr<Backend> inner, int32_t) {
+    auto recording = std::make_unique<RecordingBackend>(std::move(inner));
+    recorder = recording.get();
+    return recording;
+  };
+  RankGroup ranks(engines, backend, options, mode == "ops" ? record : nullptr);
   const auto adapters = adapters_dir.empty() ? decltype(prepareAll(ranks, dir)){} : prepareAll(ranks, adapters_dir);
   const auto steps = fixedSteps(engines.front()->config().vocab_size, adapters);
   if (mode == "count") {
@@ -87,12 +93,9 @@ void run(const std::string& mode, const std::string& isa, const std::string& dir
     }
     return;
   }
-  const auto recorder = std::make_shared<RecordingBackend>(createBackend(backend));
-  Session session(engines.front(), recorder, options, {});
-  for (const auto& adapter : adapters) session.adapters().add(adapter->id, ranks.session(0).adapters().at(adapter->id));
   recorder->take();
   for (const FixedStep& step : steps) {
-    session.run(step.input);
+    ranks.run(step.input);
     std::printf("%s\n", step.name.c_str());
     for (const std::string& line : folded(recorder->take())) std::printf("  %s\n", line.c_str());
   }

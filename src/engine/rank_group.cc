@@ -62,7 +62,7 @@ struct RankGroup::Ranks {
 };
 
 RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
-                     const SessionOptions& options)
+                     const SessionOptions& options, const WrapBackend& wrap)
     : engines_(std::move(engines)), ranks_(std::make_shared<Ranks>()) {
   const ModelConfig& config = engine().config();
   const Mapping& mapping = config.mapping;
@@ -100,7 +100,9 @@ RankGroup::RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const B
     const std::span<const NumaNode> of_rank = nodesOfPart(nodes, tp_rank, mapping.tp_size);
     each.nodes.assign(of_rank.begin(), of_rank.end());
     all.nodes.push_back(each.nodes);
-    const std::shared_ptr<Backend> own = createBackend(each);
+    std::unique_ptr<Backend> backend_of_rank = createBackend(each);
+    if (wrap) backend_of_rank = wrap(std::move(backend_of_rank), i);
+    const std::shared_ptr<Backend> own = std::move(backend_of_rank);
     const auto communicatorOf = [&](const std::vector<LocalGroup*>& groups, int32_t group, int32_t rank) {
       return groups.empty() ? nullptr : groups[static_cast<size_t>(group)]->communicator(rank, *own);
     };

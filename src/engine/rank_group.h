@@ -14,6 +14,8 @@
 namespace chorus {
 
 using MakeThrottleClock = std::function<ThrottleClock()>;
+// Takes the backend that was made for a rank and returns the backend that the rank will use.
+using WrapBackend = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend> backend, int32_t rank)>;
 
 // Rank r = pp_rank * tp_size + tp_rank uses the file rank{r}.engine and has its own session, backend and threads. The
 // group reaches its ranks by commands alone. Rank 0 uses the caller's thread.
@@ -23,9 +25,10 @@ class RankGroup {
   static std::vector<std::shared_ptr<const Engine>> loadEngines(const std::filesystem::path& dir);
 
   // engines: all ranks of one directory, in order. backend.threads: number of threads of the process (0: one per core).
-  // A step runs on one pipeline stage at a time, so the ranks of each stage share this number. Throws Error.
+  // A step runs on one pipeline stage at a time, so the ranks of each stage share this number. wrap: null to use the
+  // backends themselves. Throws Error.
   RankGroup(std::vector<std::shared_ptr<const Engine>> engines, const BackendOptions& backend,
-            const SessionOptions& options);
+            const SessionOptions& options, const WrapBackend& wrap = nullptr);
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;

@@ -18,4 +18,19 @@ std::vector<std::filesystem::path> adapterDirectories(const std::string& dir) {
   return found;
 }
 
+std::vector<std::filesystem::path> firstAdapterDirectories(const std::string& dir, int mixed) {
+  auto directories = adapterDirectories(dir);
+  if (mixed > std::ssize(directories)) {
+    fail(ErrorCode::kInvalidArgument, "--mixed {}: --adapters holds {} adapters", mixed, directories.size());
+  }
+  directories.resize(static_cast<size_t>(mixed));
+  return directories;
+}
+
+Adapter readAdapterOf(const Engine& engine, const std::filesystem::path& dir) {
+  const WeightTable table = engine.architecture().weightTable(engine.config());
+  return readAdapter(dir, dir.filename().string(),
+                     {engine.config(), table, engine.buildConfig().max_lora_rank, engine.architecture().left_out});
+}
+
 }  // namespace chorus

@@ -6,6 +6,7 @@
 #include "cli/bench/bench_executor.h"
 #include "cli/bench/bench_kernels.h"
 #include "cli/bench/bench_serve.h"
+#include "cli/bench/bench_step.h"
 
 namespace chorus {
 
@@ -16,6 +17,7 @@ void addBenchCommand(CLI::App& app) {
   addBenchThroughput(*bench);
   addBenchAdapters(*bench);
   addBenchServe(*bench);
+  addBenchStep(*bench);
   addBenchKernels(*bench);
 }
 

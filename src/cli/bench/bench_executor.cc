@@ -1,9 +1,7 @@
 #include "cli/bench/bench_executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -13,17 +11,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
-#include "checkpoint/quantisation.h"
 #include "cli/backend_flags.h"
 #include "cli/bench/adapter_directories.h"
+#include "cli/bench/roof.h"
 #include "cli/bench/throughput.h"
 #include "cli/flag_values.h"
 #include "engine/engine.h"
 #include "kernels/default_isa.h"
-#include "kernels/linear/linear.h"
-#include "kernels/roofline.h"
-#include "lora/adapter_files.h"
 
 namespace chorus {
 namespace {
@@ -34,38 +28,9 @@ struct BenchExecutorArgs {
   int prompt = 128, new_tokens = 32, threads = 0, passes = 5, warmup = 2, roof_mib = 2048;
 };
 
-struct Roof {
-  double read_bytes_per_s = 0;
-  double matmul_flops = 0;
-  double fork_join_s = std::numeric_limits<double>::infinity();
-};
-
-void keepBetter(Roof& best, const Roof& roof) {
-  best.read_bytes_per_s = std::max(best.read_bytes_per_s, roof.read_bytes_per_s);
-  best.matmul_flops = std::max(best.matmul_flops, roof.matmul_flops);
-  best.fork_join_s = std::min(best.fork_join_s, roof.fork_join_s);
-}
-
-// The instruction set that multiplies the engine's linears.
-Isa productIsa(const BenchExecutorArgs& args, const Engine& engine) {
-  const auto quantised = weightQuantisation(engine.config());
-  const Isa isa = args.isa.empty() ? defaultIsa() : requireIsa(args.isa);
-  return linearIsa(isa, quantised ? quantised->format : WeightFormat(engine.config().dtype));
-}
-
-// Uses its own thread pool so that the executor's threads sleep meanwhile.
-Roof measureRoof(const BenchExecutorArgs& args, const Engine& engine) {
-  ThreadPool pool(args.threads > 0 ? args.threads : availableCores());
-  return {measureReadBandwidth(pool, static_cast<size_t>(args.roof_mib) << 20),
-          measureMatmulPeak(pool, productIsa(args, engine)), measureForkJoin(pool)};
-}
-
 // Bytes of A and B at the engine's dtype.
 size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
-  const WeightTable table = engine.architecture().weightTable(engine.config());
-  const Adapter adapter =
-      readAdapter(dir, dir.filename().string(),
-                  {engine.config(), table, engine.buildConfig().max_lora_rank, engine.architecture().left_out});
+  const Adapter adapter = readAdapterOf(engine, dir);
   size_t elements = 0;
   for (const AdapterModule& module : adapter.modules) {
     elements += static_cast<size_t>(module.rank * (module.in + module.out));
@@ -86,11 +51,8 @@ using OnResult = std::function<void(const WorkResult&)>;
 // Starts an executor of the engine with room for the largest combination and measures every combination on it.
 void measureAll(const BenchExecutorArgs& args, const OnResult& on_result) {
   const auto isa = checkedIsa(args.isa, args.backend);
-  const auto directories = adapterDirectories(args.adapters_dir);
-  const int most_adapters = *std::max_element(args.mixed.begin(), args.mixed.end());
-  if (most_adapters > static_cast<int>(directories.size())) {
-    fail(ErrorCode::kInvalidArgument, "--mixed {}: --adapters holds {} adapters", most_adapters, directories.size());
-  }
+  const auto directories =
+      firstAdapterDirectories(args.adapters_dir, *std::max_element(args.mixed.begin(), args.mixed.end()));
   const auto engine = Engine::load(args.engine_dir);
   executor::ExecutorConfig config;
   config.setNumThreads(args.threads);
@@ -109,19 +71,19 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& on_result) {
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::printf("%s\n", executor.getMemoryUse().table.c_str());
   std::vector<size_t> adapter_bytes;
-  for (int i = 0; i < most_adapters; ++i) {
-    const auto& dir = directories[static_cast<size_t>(i)];
-    executor.registerAdapter(static_cast<executor::IdType>(i + 1), dir);
+  for (const auto& dir : directories) {
+    executor.registerAdapter(static_cast<executor::IdType>(adapter_bytes.size() + 1), dir);
     adapter_bytes.push_back(adapterBytes(dir, *engine));
   }
+  const auto roof = [&] { return measureRoof(args.threads, args.roof_mib, productIsa(args.isa, *engine)); };
   std::set<std::pair<int, int>> measured;
   for (const int mixed : args.mixed) {
     for (const int batch : args.batches) {
       const ExecutorWork work{batch, args.prompt, args.new_tokens, std::min(mixed, batch)};
       if (!measured.emplace(work.batch, work.adapters).second) continue;
-      WorkResult result{.work = work, .before = measureRoof(args, *engine)};
+      WorkResult result{.work = work, .before = roof()};
       result.passes = runPasses(executor, work, args.warmup, args.passes);
-      result.after = measureRoof(args, *engine);
+      result.after = roof();
       keepBetter(result.roof, result.before);
       keepBetter(result.roof, result.after);
       result.step_bytes = stepBytes(args.engine_dir, work, adapter_bytes);
@@ -138,13 +100,12 @@ Json rowJson(const WorkResult& measured) {
           {"new", work.new_tokens},
           {"adapters", work.adapters},
           {"step_bytes", measured.step_bytes},
-          {"read_gb_per_s", {measured.before.read_bytes_per_s / 1e9, measured.after.read_bytes_per_s / 1e9}},
-          {"matmul_tflops", {measured.before.matmul_flops / 1e12, measured.after.matmul_flops / 1e12}}};
+          {"read_gb_per_s", readRates(measured.before, measured.after)},
+          {"matmul_tflops", productRates(measured.before, measured.after)}};
 }
 
 void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& results) {
-  std::printf("roof: read %.1f GB/s, products %.3f TFLOP/s; a fork-join %.2f us\n", roof.read_bytes_per_s / 1e9,
-              roof.matmul_flops / 1e12, roof.fork_join_s * 1e6);
+  printRoof(roof);
   if (args.json.empty()) return;
   const Json report = {{"version", CHORUS_VERSION},
                        {"threads", args.threads > 0 ? args.threads : availableCores()},
@@ -155,22 +116,6 @@ void writeReport(const BenchExecutorArgs& args, const Roof& roof, const Json& re
                          {"fork_join_us", roof.fork_join_s * 1e6}}},
                        {"results", results}};
   writeFileAtomically(args.json, report.dump(1) + "\n");
-}
-
-// Warns that figures are unreliable when a roof changed between the two measurements.
-void printMoved(const WorkResult& measured) {
-  const auto moved = [](double before, double after) {
-    return std::abs(before - after) >= 0.1 * std::max(before, after);
-  };
-  const Roof &before = measured.before, &after = measured.after;
-  if (moved(before.read_bytes_per_s, after.read_bytes_per_s)) {
-    std::printf("the read roof moved from %.1f to %.1f GB/s: other work on the machine?\n",
-                before.read_bytes_per_s / 1e9, after.read_bytes_per_s / 1e9);
-  }
-  if (moved(before.matmul_flops, after.matmul_flops)) {
-    std::printf("the roof of products moved from %.3f to %.3f TFLOP/s: a processor that is slowed down?\n",
-                before.matmul_flops / 1e12, after.matmul_flops / 1e12);
-  }
 }
 
 void runThroughput(const BenchExecutorArgs& args) {
@@ -189,7 +134,7 @@ void runThroughput(const BenchExecutorArgs& args) {
         measured.step_bytes * result.generation_tokens_per_s / work.batch / measured.roof.read_bytes_per_s;
     std::printf("%8d %8d %8d %8d %16.1f %16.2f %9.1f%%\n", work.batch, work.prompt, work.new_tokens, work.adapters,
                 result.context_tokens_per_s, result.generation_tokens_per_s, 100 * share);
-    printMoved(measured);
+    printMoved(measured.before, measured.after);
     Json row = rowJson(measured);
     row["context_tokens_per_s"] = result.context_tokens_per_s;
     row["generation_tokens_per_s"] = result.generation_tokens_per_s;
@@ -219,7 +164,7 @@ void runLatency(const BenchExecutorArgs& args) {
     };
     print("first token", result.first);
     print("step", result.step);
-    printMoved(measured);
+    printMoved(measured.before, measured.after);
     Json row = rowJson(measured);
     row["first_token_ms"] = distributionJson(result.first, 1e3);
     row["step_ms"] = distributionJson(result.step, 1e3);

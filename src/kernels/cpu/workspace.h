@@ -52,9 +52,9 @@ struct CpuWorkspace {
   }
 
   // Divides [0, tasks) into ranges of at most max_length tasks, calls fn(begin, end, thread) for each range on any
-  // thread, and returns when all are done. Consecutive calls of a thread mostly get consecutive ranges (TaskRanges),
-  // and the same thread mostly gets the same part of [0, tasks) in every forEachRange: what it wrote in one is in its
-  // caches in the next. One call at a time; fn must not use forEachRange.
+  // thread, and returns when all are done. A thread mostly gets consecutive ranges (TaskRanges). In two calls with
+  // equal `tasks` it mostly gets the same part of [0, tasks), so that data which it wrote in the first is still in its
+  // caches in the second. One call at a time; fn must not use forEachRange.
   template <typename F>
   void forEachRange(int64_t tasks, int64_t max_length, F&& fn) {
     if (tasks <= 0) return;

@@ -355,8 +355,9 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
       }
     });
     // A separate run, because products with A may read the rows that the first run packs.
-    const int64_t eighth = std::max<int64_t>(1, adapter_tasks / (int64_t{8} * workspace.pool.size()));
-    workspace.forEachRange(adapter_tasks, eighth, [&](int64_t task, int64_t end, int thread) {
+    const int64_t ranges_of_thread = 8;  // short ranges, so that no thread waits long at the end
+    const int64_t length = std::max<int64_t>(1, adapter_tasks / (ranges_of_thread * workspace.pool.size()));
+    workspace.forEachRange(adapter_tasks, length, [&](int64_t task, int64_t end, int thread) {
       const AdapterTile* packed_tile = nullptr;
       TileConfiguration configuration;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);

@@ -81,10 +81,10 @@ class PairPrefetch {
   int64_t rate_ = 0, credit_ = kOne;  // portions per call and portions that are due, times kOne
 };
 
-// Prefetches the weights of a LoRA term into L1, a few lines at each step of the products before it.
+// Prefetches B of a LoRA term into L1 during the products before it: one cache line of each of two panels per step.
 struct TermPrefetch {
-  const std::byte* panels[2] = {};  // null: nothing of this panel
-  int64_t lines = 0;                // of each panel that are left
+  const std::byte* panels[2] = {};  // the next line of each panel; null: nothing of this panel
+  int64_t lines = 0;                // lines of each panel that are not prefetched yet
 
   HWY_INLINE void step() {
     if (lines == 0) return;
@@ -287,7 +287,7 @@ class BlockProduct {
     }
     return panels[0] != nullptr || panels[1] != nullptr;
   }
-  // The prefetch of the first term that the tile has for the pair's columns.
+  // Returns the prefetch of the tile's first term that has columns of the pair.
   HWY_INLINE TermPrefetch firstTerm(int64_t pair, int tile) const {
     TermPrefetch prefetch;
     if (!Elements::kTerms || args_.terms.empty()) return prefetch;
