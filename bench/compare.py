@@ -171,10 +171,11 @@ def note_peers(data, width, peers):
     """Adds the peers' versions and the reasons why some are absent."""
     for kind, plain, adapted in peers:
         name = f"{benchmark_page.NAMES[kind]} {width}"
-        for peer, what in ((plain, name), (adapted, name + " with adapters")):
-            data["versions"].update(peer.versions)
-            if peer.absent and not (peer is adapted and plain.absent):
-                data["absent"][what] = peer.absent
+        data["versions"].update(plain.versions)
+        if plain.absent:
+            data["absent"][name] = plain.absent
+        elif adapted.absent:
+            data["absent"][name + " with adapters"] = adapted.absent
 
 
 def measure(args, flops_per_token, write):

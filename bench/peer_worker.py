@@ -186,7 +186,8 @@ class Llama:
                                "--output-format", "jsonl"], capture_output=True, text=True)
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         if len(rows) != 1:
-            raise RuntimeError((done.stderr.strip().splitlines() or ["no result"])[-1])
+            ended = f"ended by signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}, no result"
+            raise RuntimeError((done.stderr.strip().splitlines() or [ended])[-1])
         return {"first_s": rows[0]["t_pp"], "rest_s": rows[0]["t_tg"]}
 
 
