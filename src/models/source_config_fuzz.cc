@@ -21,10 +21,34 @@
 // a model of kMostLayers layers.
 const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .bytes = 32 << 10};
 
+namespace {
+
+// The number of layers that a config asks for, at most as many as a config may have. It may be named in any of these
+// ways, also in the part of a model of text and images that describes the text.
+int64_t layersAskedFor(const chorus::Json& json) {
+  constexpr int64_t kMostOfAnyConfig = 4096;
+  int64_t layers = 0;
+  const auto look = [&](const chorus::Json& part) {
+    for (const char* name : {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}) {
+      const auto found = part.find(name);
+      if (found != part.end() && found->is_number_unsigned()) {
+        layers = std::max<int64_t>(layers, std::min<uint64_t>(found->get<uint64_t>(), kMostOfAnyConfig));
+      }
+    }
+  };
+  look(json);
+  const auto text = json.find("text_config");
+  if (text != json.end() && text->is_object()) look(*text);
+  return layers;
+}
+
+}  // namespace
+
 void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   using namespace chorus;
-  // A few bytes may ask for any number of layers that a config may have (4096), each of which has fields, weights
-  // and a structure of about 400 bytes.
+  // A few bytes may ask for any number of layers that a config may have. The config has a few words about each, such as
+  // the kind of its attention, and each has weights and a structure of about 400 bytes.
+  constexpr int64_t kBytesOfLayerInConfig = 256;
   constexpr int32_t kMostLayers = 32;
   log::set_level(log::level::off);
   ModelConfig config;
@@ -32,6 +56,7 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   try {
     const Json json = parseJson({reinterpret_cast<const char*>(data), size}, "fuzz");
     if (!json.is_object()) return;
+    allowBytes(kBytesOfLayerInConfig * layersAskedFor(json));
     const auto names = json.find("architectures");
     const bool named = names != json.end() && names->is_array() && names->size() == 1 && (*names)[0].is_string();
     architecture = &findArchitecture(named ? (*names)[0].get<std::string>() : "LlamaForCausalLM");

@@ -15,6 +15,10 @@ struct FixedCost {
 
 // Defined by each target, with the reason for the values.
 extern const FixedCost kFixedCost;
+// Lets the current input hold more memory than its bytes and kFixedCost allow. For targets in which a few bytes may ask
+// for many of something, up to a limit that the parser checks. bytes: of all those things. May be called once for an
+// input.
+void allowBytes(int64_t bytes);
 // Handles one input; aborts when it finds a fault. An input that seems too expensive is run several times.
 void fuzzOne(const uint8_t* data, size_t size);
 
