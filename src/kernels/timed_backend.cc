@@ -16,7 +16,7 @@ double bytesOf(const ConstMatrix& m) {
 double bytesOf(const PackedWeight& w) {
   return w.data == nullptr ? 0 : static_cast<double>(packedBytes(w.format(), w.out, w.in));
 }
-// Of the keys and values of some positions in one layer.
+// Bytes that the keys and values of `positions` positions take in one layer.
 double bytesOf(const KvLayer& kv, double positions) {
   return 2 * positions * kv.num_kv_heads * kv.head_size * static_cast<double>(dtypeSize(kv.dtype));
 }

@@ -25,7 +25,7 @@ void keepBetter(Roof& best, const Roof& roof);
 void printMoved(const Roof& before, const Roof& after);
 
 void printRoof(const Roof& roof);
-// For a report: GB/s and TFLOP/s before and after.
+// Return [before, after] for a JSON report: the rates of reading in GB/s, and those of products in TFLOP/s.
 Json readRates(const Roof& before, const Roof& after);
 Json productRates(const Roof& before, const Roof& after);
 
