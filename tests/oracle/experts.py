@@ -18,6 +18,11 @@ MOST_CHANGE = 0.7
 # Roundings of the inputs of products that are tried for each prompt. Which ones an engine meets depends on its order of
 # sums, so random ones stand for them.
 PERTURBATIONS = 12
+# A prompt that withstands these may still jump in one of nine others. A variant with `steady` takes, of so many of the
+# best prompts, the one that withstands most of many more roundings.
+SHORTLIST = 16
+MORE_PERTURBATIONS = 200
+BITS = {"bfloat16": 8, "float16": 11}  # of the significand
 ROUTER = re.compile(r"\.(mlp|block_sparse_moe)\.(gate|router|router\.layer)$")
 
 
@@ -129,29 +134,51 @@ class Routing:
         when values are rounded as 16-bit engines round them: keys and values, and with some instruction sets the inputs
         of bfloat16 products.
         """
-        batch, length = prompts.shape
+        batch = len(prompts)
         least = torch.full((batch,), float("inf"))
         for logits in self.logits:
             ordered = logits.detach().sort(-1, descending=True).values.reshape(batch, -1, logits.shape[-1])
             gaps = ordered[..., self.top_k - 1] - ordered[..., self.top_k]
             least = torch.minimum(least, GAP_WEIGHT * gaps.amin(1))
-        fed = torch.cat([prompts, tokens[:, :-1]], 1)
-        first = 0 if length <= 5 else length - 1
-        for name, bits in (("bfloat16", 8), ("float16", 11)):
-            exact = llama.forward(models[name], adapter, input_ids=fed, use_cache=False).logits[:, first:]
-
-            def reject(roundings):
-                rounded = llama.forward(models[name], adapter, input_ids=fed, use_cache=True).logits[:, first:]
-                change = (rounded - exact).abs().amax((1, 2)) / exact.abs().amax((1, 2))
-                least[change > MOST_CHANGE * 2 * roundings**0.5 * 2.0**-bits] = -1
-
-            with rounded_cache(llama.DTYPES[name]):
-                reject(2 * self.layers)
-                for seed in range(PERTURBATIONS if name == "bfloat16" else 0):
-                    with perturbed_inputs(2.0**-bits, seed, self.routers):
-                        reject(12 * self.layers + 1)
+        for name, bits in BITS.items():
+            seeds = range(PERTURBATIONS if name == "bfloat16" else 0)
+            least[self.changes(models[name], name, bits, adapter, prompts, tokens, seeds) > 0] = -1
         self.forget()
         return least
+
+    def steadiest(self, models, adapter, prompts, tokens, order):
+        """Of the first SHORTLIST prompts in `order`, the index of the one whose logits the fewest of MORE_PERTURBATIONS
+        roundings change too much; the first of several.
+        """
+        order = order[:SHORTLIST]
+        assert len(order) > 0, "no candidate is varied, shows its adapter and withstands the first roundings"
+        seeds = range(PERTURBATIONS, PERTURBATIONS + MORE_PERTURBATIONS)
+        changes = self.changes(models["bfloat16"], "bfloat16", BITS["bfloat16"], adapter, prompts[order], tokens[order], seeds)
+        self.forget()
+        print(f"{prompts.shape[1]} tokens, {adapter}: of {MORE_PERTURBATIONS} roundings, {int(changes.min())} change the prompt "
+              f"that is taken too much, {int(changes.max())} the worst of {len(order)}", flush=True)
+        return int(order[changes.argmin()])
+
+    def changes(self, model, name, bits, adapter, prompts, tokens, seeds):
+        """How many roundings change each prompt's logits too much: that of the cache alone, and that of the inputs of
+        products for each of the seeds."""
+        length = prompts.shape[1]
+        fed = torch.cat([prompts, tokens[:, :-1]], 1)
+        first = 0 if length <= 5 else length - 1
+        exact = llama.forward(model, adapter, input_ids=fed, use_cache=False).logits[:, first:]
+
+        def changed(roundings):
+            rounded = llama.forward(model, adapter, input_ids=fed, use_cache=True).logits[:, first:]
+            change = (rounded - exact).abs().amax((1, 2)) / exact.abs().amax((1, 2))
+            return (change > MOST_CHANGE * 2 * roundings**0.5 * 2.0**-bits).int()
+
+        with rounded_cache(llama.DTYPES[name]):
+            count = changed(2 * self.layers)
+            for seed in seeds:
+                with perturbed_inputs(2.0**-bits, seed, self.routers):
+                    count += changed(12 * self.layers + 1)
+                self.forget()
+        return count
 
 
 @contextlib.contextmanager

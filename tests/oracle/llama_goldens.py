@@ -229,7 +229,7 @@ def movement(model, adapter, prompt, tokens, dtype):
 def choose_prompt(models, adapter, length, vocab, generator, routing=None, steady=False):
     """Of CANDIDATES random prompts, the one with the widest margin over all dtypes and an answer that the adapter
     changes. routing: experts.Routing, of models with experts. steady: leaves out prompts whose movement is more than
-    half of the tolerance.
+    half of the tolerance; of models with experts, takes the prompt whose routing withstands most roundings.
     """
     prompts = torch.randint(0, vocab, (CANDIDATES, length), generator=generator)
     tokens, _ = generate(models["float32"], adapter, prompts)
@@ -243,7 +243,10 @@ def choose_prompt(models, adapter, length, vocab, generator, routing=None, stead
     if adapter is not None:
         base, _ = generate(models["float32"], None, prompts)
         margin[(base == tokens).all(1)] = -1
-    for best in margin.argsort(descending=True).tolist():
+    order = margin.argsort(descending=True)
+    if routing and steady:
+        return prompts[routing.steadiest(models, adapter, prompts, tokens, order[margin[order] > 0])].tolist()
+    for best in order.tolist():
         assert margin[best] > 0, "no candidate is varied and shows its adapter"
         prompt = prompts[best].tolist()
         dtypes = [name for name in models if steady and DTYPES[name].itemsize == 2]

@@ -19,7 +19,7 @@ def separate(model):
 VARIANTS = {
     # The experts as separate linears, as transformers 4 has them and nearly all files.
     "mixtral": dict(
-        dtype="bfloat16", old_config=True, prepare=separate, targets=[*ATTENTION, "gate", "w1", "w2", "w3"],
+        dtype="bfloat16", old_config=True, steady=True, prepare=separate, targets=[*ATTENTION, "gate", "w1", "w2", "w3"],
         config=transformers.MixtralConfig(**BASE, hidden_size=42, num_attention_heads=6, num_key_value_heads=2, head_dim=10,
                                           num_local_experts=4, intermediate_size=38, vocab_size=23, rms_norm_eps=1e-5),
         adapters=["lora_r8_f16", "dora_r4_f32", "rslora_r5_bf16"]),
