@@ -103,23 +103,23 @@ struct Case {
   const char* hash;
 };
 const Case kCases[] = {
-    {"float32", DType::kFloat32, "37afae9ce72cdf2d16e26f13c4f85aacf98209fc8b405f5e32053fd9a706f142"},
-    {"float16", DType::kFloat16, "615ae7e104901f861d30a3f8f94aee3983c18d767ed41252e137a5dbdde313eb"},
-    {"bfloat16", DType::kBFloat16, "0769ab8531ff70c40c5ce7af36594bbf276f07200fc04f6b5bf398b8c42cfa7d"},
+    {"float32", DType::kFloat32, "8738fe62793f83d011be51c26afa0e7def07562f36ca6d4b2c52642d04dcb36b"},
+    {"float16", DType::kFloat16, "a9728c32c7b7426fa9b80120b6a2e8cbcd359a60085d69b442dcf09e1e6a5874"},
+    {"bfloat16", DType::kBFloat16, "493b1e23ba73d3396fee3d9779d8ea1cc0ccbd5a46f728c406488785fa4162b8"},
     {"int8_of_float32",
      {DType::kInt8, 0, DType::kFloat32},
-     "46a67b4212e0102f3ed6b116816e254294163b25be712ac53feb00697ac4c47a"},
-    {"int8", {DType::kInt8, 0, DType::kBFloat16}, "e8e8571aaa4796de438aecc60b4bf4a4f23e94b798f12fe6d77837039ddd4248"},
+     "ea693b6cd2b87d5b448afc90873ee4668098e3405384fff61cda56225370db7f"},
+    {"int8", {DType::kInt8, 0, DType::kBFloat16}, "235f36d75cca9c9f2a3cf17ced9c293b9792ab14d8fce52ecd3d19af7beb53a5"},
     {"int8_with_inputs_of_8_bits",
      {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8},
-     "eb7c12ad113155070f4c6227513762715c733b5d9d612b09bf8bb2b125629b86"},
+     "99446dd069875ccedf3cc1075e8fcf3897c78c8a0ff8c35d94f92de187f8ae11"},
     {"int8_with_a_scale_per_token",
      {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken},
-     "a24acc8680981c5f5ec7ff36bfcc523b524064811ccad6443fca24dd74aaa551"},
-    {"int4", {DType::kInt4, 32, DType::kFloat16}, "219e98120bee0f47e55db0bf3fba3b8d1aa2192c70592d8cafb999437783438f"},
+     "6f5c57f32bfd75d153273ea3127d0fc3c21d66b7ce611a0a26f33450d4171040"},
+    {"int4", {DType::kInt4, 32, DType::kFloat16}, "f92efda2822662871d62d7fc96f7195c5d49e9b26d49870773f5763ce12bbbb2"},
     {"int4_with_inputs_of_8_bits",
      {DType::kInt4, 0, DType::kBFloat16, InputFormat::kInt8},
-     "d9dd09f9aa4ec765febe0e975e24121c9d84eb18692d7cf0ebd0248fa58cf89a"},
+     "681352b593ba57fb816048fc0d712b22139ba3f1dc4b3a7fb1c6fa4efa5a22be"},
 };
 
 class PortableBitsTest : public testing::TestWithParam<Case> {};

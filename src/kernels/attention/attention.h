@@ -29,10 +29,10 @@ struct AttentionScore {
 //   out[head] = softmax(scores) v,   KV head = head / (num_heads / num_kv_heads)
 //   - q: [rows, num_heads * head_size], a view into qkv (its stride is the width of qkv).
 //   - out: [rows, num_heads * head_size].
-//   - A row's result is bit-identical however its sequence is chunked and whatever else is in the step. Runs of
-//     kAttentionRun positions, aligned to 0, are taken in ascending order, each with one online-softmax update in
-//     float32. Every KV split of kAttentionSplit positions starts from an empty state, and the KV splits are merged in
-//     ascending order. Runs and KV splits without any position that the row attends to change nothing.
+//   - A row's result is bit-identical however its sequence is chunked and whatever else is in the step. Positions are
+//     divided into KV splits of kAttentionSplit, aligned to 0. The softmax of a KV split is computed in float32
+//     relative to its largest score, and the KV splits are merged in ascending order. KV splits without any position
+//     that the row attends to change nothing.
 //   - Blocks before the one of firstPosition(p) are not read for that row.
 struct AttentionArgs {
   ConstMatrix q;
@@ -42,8 +42,8 @@ struct AttentionArgs {
   KvLayer kv;
   Matrix out;
 };
-inline constexpr int32_t kAttentionRun = kKvRun;
-inline constexpr int32_t kAttentionSplit = 512;
+inline constexpr int32_t kAttentionRun = kKvRun;  // positions whose keys and values are read at a time
+inline constexpr int32_t kAttentionSplit = 512;   // positions of a KV split
 
 namespace reference {
 void attention(const AttentionArgs& args, const StepBatch& batch);

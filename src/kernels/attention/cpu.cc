@@ -1,13 +1,14 @@
 #include "kernels/attention/cpu.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <new>
 
 #include "base/round_up.h"
 #include "kernels/attention/kv_run.h"
-#include "kernels/attention/online_softmax_kernels.h"
 #include "kernels/attention/products.h"
+#include "kernels/attention/softmax_kernels.h"
 #include "kernels/linear/panel_layout.h"
 
 namespace chorus {
@@ -27,7 +28,7 @@ struct Tile {
   int64_t endPosition() const { return end[count - 1]; }
 };
 
-// Accumulator of one query: online-softmax state, then the unnormalised output, padded to whole panels. The
+// Accumulator of one query: state of the softmax, then the unnormalised output, padded to whole panels. The
 // accumulators of an item's queries are Call::resultFloats() floats apart.
 struct Result {
   static constexpr int64_t kStateFloats = sizeof(SoftmaxState) / sizeof(float);
@@ -36,12 +37,19 @@ struct Result {
   float* out() const { return at + kStateFloats; }
 };
 
+// How many pieces of kAttentionRun cover a number of positions or inputs.
+int64_t piecesOf(int64_t count) { return (count + kAttentionRun - 1) / kAttentionRun; }
+
+// Runs of a KV split; absent ones have null pointers.
+constexpr int64_t kSplitRuns = kAttentionSplit / kAttentionRun;
+using Runs = std::array<KvRun, kSplitRuns>;
+
 // Data that all items of a call share.
 struct Call {
   const AttentionArgs& args;
   const StepBatch& batch;
   const AttentionProducts& products;
-  const OnlineSoftmaxKernels& softmax;
+  const SoftmaxKernels& softmax;
   KvRunReader cache;
   int64_t group;
   float* partials;  // [partial results][resultFloats()]
@@ -75,11 +83,27 @@ struct Call {
   bool attends(const AttentionItem& item, int64_t i, int64_t split) const {
     return split * kAttentionSplit < endOf(item, i) && beginOf(item, i) < (split + 1) * kAttentionSplit;
   }
-  // First run of a KV split that the item's queries attend to.
+  // The positions of a KV split that the item's queries attend to, the first one rounded down to a run.
   int64_t firstRun(const AttentionItem& item, int64_t split) const {
     const int64_t first = std::max(split * kAttentionSplit, beginOf(item, 0));
     return first / kAttentionRun * kAttentionRun;
   }
+  int64_t endPosition(const AttentionItem& item, int64_t split) const {
+    return std::min((split + 1) * kAttentionSplit, endOf(item, queries(item) - 1));
+  }
+  // Addresses in the cache, as KvRunReader::place() gives them: of a run, and of the runs of the item's first KV split.
+  KvRun place(const AttentionItem& item, int64_t kv_head, int64_t position) const {
+    return cache.place(sequence(item).block_tables[args.kv.group], kv_head, position);
+  }
+  Runs placeFirst(const AttentionItem& item, int64_t kv_head) const {
+    const int64_t begin = firstRun(item, item.split_begin), end = endPosition(item, item.split_begin);
+    Runs runs;
+    for (int64_t i = 0; i < piecesOf(end - begin); ++i) {
+      runs[static_cast<size_t>(i)] = place(item, kv_head, begin + i * kAttentionRun);
+    }
+    return runs;
+  }
+  static int64_t panelsOf(int64_t columns) { return (columns + kPanelCols - 1) / kPanelCols; }
 
  private:
   int64_t row(const AttentionItem& item, int64_t i) const {
@@ -88,13 +112,19 @@ struct Call {
   int64_t column(int32_t kv_head, int64_t i) const { return (int64_t{kv_head} * group + i % group) * headSize(); }
 };
 
+// Floats from the scores of a run to those of the next. In bytes it is no multiple of 4096: a load whose address
+// differs from that of a recent store by such a multiple waits for the store.
+constexpr int64_t kScoreStride = int64_t{kAttentionTileRows + 3} * kAttentionRun;
+
 // Scratch memory of a thread for one item.
 struct ItemMemory {
   std::byte* queries;
   std::byte* cache;
-  float* weights;  // [kAttentionTileRows][kAttentionRun]
+  float* scores;  // of a tile and a KV split, then their softmax weights: see SoftmaxRows
   std::byte* packed_weights;
   std::byte* values;  // a copy of a run's values
+  // The arguments `w` and `next` of the product with a run's keys: one address for each piece.
+  const std::byte **keys, **next_keys;
   Tile* tiles;
   float* first;  // accumulators of the item's first KV split, then of all merged splits
   float* later;  // accumulators of a later KV split
@@ -108,10 +138,12 @@ struct ItemMemory {
       bytes += static_cast<size_t>(roundUp(count * static_cast<int64_t>(sizeof(T)), 64));
     };
     take(queries, call.products.tileBytes(queries_of_item, call.headSize()));
-    take(cache, call.cache.scratchBytes());
-    take(weights, int64_t{kAttentionTileRows} * kAttentionRun);
-    take(packed_weights, call.products.tileBytes(kAttentionTileRows, kAttentionRun));
+    take(cache, kSplitRuns * call.cache.scratchBytes());
+    take(scores, kSplitRuns * kScoreStride);
+    take(packed_weights, call.products.tileBytes(kAttentionTileRows, kAttentionSplit));
     take(values, call.cache.valueBytes());
+    take(keys, piecesOf(call.headSize()));
+    take(next_keys, piecesOf(call.headSize()));
     take(tiles, queries_of_item);
     take(first, queries_of_item * call.resultFloats());
     take(later, queries_of_item * call.resultFloats());
@@ -121,19 +153,14 @@ struct ItemMemory {
 
 class ItemRunner {
  public:
-  ItemRunner(const Call& call, const AttentionItem& item, int32_t kv_head, const ItemMemory& memory,
-             const KvRun& following)
-      : call_(call),
-        item_(item),
-        kv_head_(kv_head),
-        memory_(memory),
-        following_(following),
-        queries_(call.queries(item)) {}
+  ItemRunner(const Call& call, const AttentionItem& item, int32_t kv_head, const ItemMemory& memory)
+      : call_(call), item_(item), kv_head_(kv_head), memory_(memory), queries_(call.queries(item)) {}
 
-  void run() {
+  // following: the runs of the first KV split of the item that this thread will most likely take next, for prefetching.
+  void run(const Runs& following) {
     packQueries();
     for (int32_t split = item_.split_begin; split < item_.split_end; ++split) {
-      runSplit(split);
+      runSplit(split, following);
       if (item_.partial >= 0 || split == item_.split_begin) continue;
       for (int64_t i = 0; i < queries_; ++i) {
         if (!call_.attends(item_, i, split)) continue;
@@ -149,6 +176,18 @@ class ItemRunner {
   }
 
  private:
+  // A tile, and the part of a KV split that its queries attend to. The part begins with a whole run; a slot is a
+  // position relative to it.
+  struct TileSplit {
+    const Tile& tile;
+    Result results;  // of the tile's first query; those of the others follow
+    const KvRun* runs;
+    int64_t slots;                                               // up to the last one that a query attends to
+    int64_t begin[kAttentionTileRows], end[kAttentionTileRows];  // the slots that each query attends to
+
+    int64_t count() const { return piecesOf(slots); }  // of the runs
+  };
+
   Result result(int32_t split, int64_t i) const {
     if (item_.partial >= 0) return call_.partial(item_, kv_head_, split, i);
     return {(split == item_.split_begin ? memory_.first : memory_.later) + i * call_.resultFloats()};
@@ -175,95 +214,185 @@ class ItemRunner {
     }
   }
 
-  void runSplit(int32_t split) {
-    const int64_t item_end =
-        std::min<int64_t>(call_.endOf(item_, queries_ - 1), int64_t{item_.split_end} * kAttentionSplit);
-    const int64_t end = std::min<int64_t>(int64_t{split + 1} * kAttentionSplit, item_end);
-    // Includes queries that do not attend to the split, because they may share a tile with others.
-    for (int64_t i = 0; i < queries_; ++i) {
-      const Result r = result(split, i);
-      call_.softmax.start(r.state(), r.out(), roundUp(call_.headSize(), kPanelCols));
-    }
+  void runSplit(int32_t split, const Runs& following) {
+    const int64_t split_begin = call_.firstRun(item_, split), split_end = call_.endPosition(item_, split);
     const std::span<const int32_t> blocks = call_.sequence(item_).block_tables[call_.args.kv.group];
-    for (int64_t run = call_.firstRun(item_, split); run < end; run += kAttentionRun) {
-      const KvRun kv = call_.cache.read(blocks, kv_head_, run, call_.beginOf(item_, 0), end, memory_.cache);
-      // If the next run is incomplete, prefetches the following item instead: an incomplete run is short and would
-      // leave no time to do it.
-      const int64_t next_run = run + kAttentionRun;
-      KvRun next = next_run + kAttentionRun > item_end ? following_ : call_.cache.place(blocks, kv_head_, next_run);
-      for (int64_t t = 0; t < tiles_; ++t) {
-        const Tile& tile = memory_.tiles[t];
-        if (tile.endPosition() <= run || tile.firstPosition() >= next_run) continue;
-        runTile(tile, split, run, kv, next);
-        next = {};
+    Runs runs;
+    for (int64_t i = 0; i < piecesOf(split_end - split_begin); ++i) {
+      runs[static_cast<size_t>(i)] =
+          call_.cache.read(blocks, kv_head_, split_begin + i * kAttentionRun, call_.beginOf(item_, 0), split_end,
+                           memory_.cache + i * call_.cache.scratchBytes());
+    }
+    const Runs next = nextOf(split, following);
+    for (int64_t t = 0; t < tiles_; ++t) {
+      const Tile& tile = memory_.tiles[t];
+      const int64_t begin = std::max(split_begin, tile.firstPosition() / kAttentionRun * kAttentionRun);
+      const int64_t end = std::min(split_end, tile.endPosition());
+      if (begin >= end) {
+        for (int64_t i = tile.first; i < tile.first + tile.count; ++i) {
+          const Result r = result(split, i);
+          call_.softmax.clear(r.state(), r.out(), call_.headSize());
+        }
+        continue;
       }
+      TileSplit part{.tile = tile,
+                     .results = result(split, tile.first),
+                     .runs = runs.data() + (begin - split_begin) / kAttentionRun,
+                     .slots = end - begin,
+                     .begin = {},
+                     .end = {}};
+      for (int r = 0; r < tile.count; ++r) {
+        part.begin[r] = tile.begin[r] - begin;
+        part.end[r] = tile.end[r] - begin;
+      }
+      const Runs share = shareOf(next, t);
+      score(part, share);
+      weigh(part);
+      sum(part, share);
     }
   }
 
-  // next: a run to prefetch during the products.
-  void runTile(const Tile& tile, int32_t split, int64_t run, const KvRun& kv, const KvRun& next) {
-    const int64_t slots = std::min<int64_t>(kAttentionRun, tile.endPosition() - run);
+  // The runs to prefetch while those of a KV split are read: for each, the run kSplitRuns later. Runs past the item's
+  // end are replaced by those of the following item, because a last KV split of few runs would have no time to prefetch
+  // them all. An item of fewer runs prefetches only the following item.
+  Runs nextOf(int32_t split, const Runs& following) const {
+    const int64_t item_begin = call_.firstRun(item_, item_.split_begin);
+    const int64_t item_runs = piecesOf(call_.endPosition(item_, item_.split_end - 1) - item_begin);
+    const int64_t begin = call_.firstRun(item_, split);
+    Runs next;
+    for (int64_t i = 0; i < piecesOf(call_.endPosition(item_, split) - begin); ++i) {
+      const int64_t run = (begin - item_begin) / kAttentionRun + i + std::min(kSplitRuns, item_runs);
+      next[static_cast<size_t>(i)] = run < item_runs ? call_.place(item_, kv_head_, item_begin + run * kAttentionRun)
+                                                     : following[static_cast<size_t>(run - item_runs)];
+    }
+    return next;
+  }
+
+  // The runs of `next` that tile t prefetches, in the order in which it reads its own.
+  Runs shareOf(const Runs& next, int64_t t) const {
+    Runs share;
+    for (int64_t run = t; run < kSplitRuns; run += tiles_) {
+      share[static_cast<size_t>(run / tiles_)] = next[static_cast<size_t>(run)];
+    }
+    return share;
+  }
+
+  float* scoresOf(int64_t run) const { return memory_.scores + run * kScoreStride; }
+
+  void setPieces(const std::byte* keys, const std::byte** pieces) const {
+    const int64_t count = piecesOf(call_.headSize());
+    for (int64_t i = 0; i < count; ++i) {
+      pieces[i] = keys == nullptr ? nullptr : keys + i * call_.cache.keyPieceBytes();
+    }
+  }
+
+  // next: keys to prefetch into L2.
+  void score(const TileSplit& part, const Runs& next) {
     AttentionProduct scores{tile_configuration_};
-    scores.x = tile.queries;
+    scores.x = part.tile.queries;
+    scores.x_stride = call_.products.tileBytes(part.tile.count, kAttentionRun);
     scores.inputs = call_.headSize();
-    scores.w = kv.keys;
+    scores.w = memory_.keys;
+    scores.next = memory_.next_keys;
     scores.input_stride = call_.cache.keyStride();
-    scores.panels = (slots + kPanelCols - 1) / kPanelCols;
-    scores.y = memory_.weights;
     scores.y_stride = kAttentionRun;
-    scores.next = next.keys;
-    call_.products.run[tile.count](scores);
-
-    int64_t begin[kAttentionTileRows], end[kAttentionTileRows];  // slots of the run that a query attends to
-    float factors[kAttentionTileRows];
-    for (int r = 0; r < tile.count; ++r) {
-      begin[r] = tile.begin[r] - run;
-      end[r] = tile.end[r] - run;
+    for (int64_t run = 0; run < part.count(); ++run) {
+      setPieces(part.runs[run].keys, memory_.keys);
+      setPieces(next[static_cast<size_t>(run)].keys, memory_.next_keys);
+      scores.panels = call_.panelsOf(std::min<int64_t>(kAttentionRun, part.slots - run * kAttentionRun));
+      scores.y = scoresOf(run);
+      call_.products.run[part.tile.count](scores);
     }
-    const Result first = result(split, tile.first);
+  }
+
+  void weigh(const TileSplit& part) {
     const AttentionScore& score = call_.args.score;
-    call_.softmax.update({.scores = memory_.weights,
-                          .count = tile.count,
-                          .begin = begin,
-                          .end = end,
-                          .scale = score.scale,
-                          .softcap = score.softcap,
-                          .slopes = score.slopes == nullptr ? nullptr : tile.slopes,
-                          .states = first.at,
-                          .stride = call_.resultFloats(),
-                          .factors = factors});
-    if (!call_.products.takesFloats()) {
-      const float* rows[kAttentionTileRows];
-      for (int r = 0; r < tile.count; ++r) rows[r] = memory_.weights + r * kAttentionRun;
-      call_.products.pack(rows, tile.count, kAttentionRun, memory_.packed_weights);
-    }
+    const Tile& tile = part.tile;
+    call_.softmax.weigh({.scores = memory_.scores,
+                         .runs = part.count(),
+                         .run_stride = kScoreStride,
+                         .count = tile.count,
+                         .begin = part.begin,
+                         .end = part.end,
+                         .scale = score.scale,
+                         .softcap = score.softcap,
+                         .slopes = score.slopes == nullptr ? nullptr : tile.slopes,
+                         .states = part.results.at,
+                         .stride = call_.resultFloats()});
+  }
 
+  // Packs the weights of rows [from, to) of a tile, from a run on.
+  const void* packWeights(const TileSplit& part, int from, int to, int64_t first_run) const {
+    std::byte* packed = memory_.packed_weights;
+    for (int64_t run = first_run; run < part.count(); ++run) {
+      const float* rows[kAttentionTileRows];
+      for (int r = from; r < to; ++r) rows[r - from] = scoresOf(run) + r * kAttentionRun;
+      call_.products.pack(rows, to - from, kAttentionRun, packed);
+      packed += call_.products.tileBytes(to - from, kAttentionRun);
+    }
+    return memory_.packed_weights;
+  }
+
+  // next: values to prefetch into L2.
+  void sum(const TileSplit& part, const Runs& next) {
+    const std::byte *values[kSplitRuns], *next_values[kSplitRuns];
+    for (int64_t run = 0; run < part.count(); ++run) {
+      values[run] = part.runs[run].values;
+      next_values[run] = next[static_cast<size_t>(run)].values;
+    }
     AttentionProduct sums{tile_configuration_};
-    sums.inputs = slots;
-    sums.w = kv.values;
+    sums.inputs = part.slots;
+    sums.w = values;
     sums.input_stride = call_.cache.valueStride();
-    sums.panels = (call_.headSize() + kPanelCols - 1) / kPanelCols;
+    sums.panels = call_.panelsOf(call_.headSize());
+    sums.y = part.results.out();
     sums.y_stride = call_.resultFloats();
-    sums.next = next.values;
-    // Weight 0 times a value that a row does not attend to is 0, unless the value is infinite or NaN. In that case,
-    // only rows that attend to the same slots are multiplied together, by values that are 0 before these slots.
-    const bool finite_before =
-        begin[tile.count - 1] <= 0 || call_.cache.finite(call_.softmax, kv, 0, std::min(begin[tile.count - 1], slots));
-    const bool finite_after =
-        end[0] >= slots || call_.cache.finite(call_.softmax, kv, std::max<int64_t>(0, end[0]), slots);
-    const bool together = finite_before && finite_after;
-    for (int r = 0; r < tile.count;) {
-      int next_row = tile.count;
-      if (!together) {
-        next_row = r + 1;
-        while (next_row < tile.count && begin[next_row] == begin[r] && end[next_row] == end[r]) ++next_row;
-        sums.inputs = std::clamp<int64_t>(end[r], 0, slots);
-        sums.w = begin[r] <= 0 ? kv.values : call_.cache.valuesFrom(kv, std::min(begin[r], slots), memory_.values);
+    sums.next = next_values;
+    const Tile& tile = part.tile;
+    if (!canSumTogether(part)) return sumApart(part, sums);
+    sums.x_stride = call_.products.takesFloats() ? kScoreStride * static_cast<int64_t>(sizeof(float))
+                                                 : call_.products.tileBytes(tile.count, kAttentionRun);
+    sums.x = call_.products.takesFloats() ? memory_.scores : packWeights(part, 0, tile.count, 0);
+    call_.products.run[tile.count](sums);
+  }
+
+  // Weight 0 times a value that a row does not attend to is 0, unless the value is infinite or NaN.
+  bool canSumTogether(const TileSplit& part) const {
+    const auto finite = [&](int64_t begin, int64_t end) {
+      for (int64_t slot = begin; slot < end;) {
+        const int64_t run = slot / kAttentionRun, first = run * kAttentionRun;
+        const int64_t run_end = std::min(end, first + kAttentionRun);
+        if (!call_.cache.finite(call_.softmax, part.runs[run], slot - first, run_end - first)) return false;
+        slot = run_end;
       }
-      sums.x = (call_.products.takesFloats() ? reinterpret_cast<std::byte*>(memory_.weights) : memory_.packed_weights) +
-               r * call_.products.tileBytes(1, kAttentionRun);
-      sums.y = first.out() + r * call_.resultFloats();
-      sums.factors = factors + r;
+      return true;
+    };
+    const int64_t last_begin = part.begin[part.tile.count - 1], first_end = part.end[0];
+    return finite(0, std::min(last_begin, part.slots)) && finite(std::max<int64_t>(0, first_end), part.slots);
+  }
+
+  // Multiplies rows in groups that attend to the same slots, and leaves out all other values: in the first run they are
+  // replaced by zeros, later ones are not read.
+  void sumApart(const TileSplit& part, AttentionProduct sums) {
+    const Tile& tile = part.tile;
+    const std::byte* const* values = sums.w;
+    sums.next = nullptr;
+    for (int r = 0; r < tile.count;) {
+      int next_row = r + 1;
+      while (next_row < tile.count && part.begin[next_row] == part.begin[r] && part.end[next_row] == part.end[r]) {
+        ++next_row;
+      }
+      const int64_t end = std::clamp<int64_t>(part.end[r], 0, part.slots);
+      const int64_t begin = std::clamp<int64_t>(part.begin[r], 0, end);
+      const int64_t run = begin / kAttentionRun, first = run * kAttentionRun;
+      const std::byte* attended[kSplitRuns] = {};
+      std::copy(values + run, values + piecesOf(end), attended);
+      if (first < begin) attended[0] = call_.cache.valuesFrom(part.runs[run], begin - first, memory_.values);
+      sums.w = attended;
+      sums.inputs = end - first;
+      sums.x = packWeights(part, r, next_row, run);
+      sums.x_stride = call_.products.tileBytes(next_row - r, kAttentionRun);
+      sums.y = part.results.out() + r * call_.resultFloats();
       call_.products.run[next_row - r](sums);
       r = next_row;
     }
@@ -273,7 +402,6 @@ class ItemRunner {
   const AttentionItem& item_;
   int32_t kv_head_;
   const ItemMemory& memory_;
-  const KvRun following_;  // first run of the item that this thread will most likely take next
   int64_t queries_;
   int64_t tiles_ = 0;
   TileConfiguration tile_configuration_;
@@ -302,7 +430,7 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
   Call call{.args = args,
             .batch = batch,
             .products = *workspace.select(Op::kAttention, attentionProducts(dtype), dtype),
-            .softmax = *selectKernel(onlineSoftmaxKernels(), workspace.isa).kernel,
+            .softmax = *selectKernel(softmaxKernels(), workspace.isa).kernel,
             .cache = KvRunReader(args.kv),
             .group = group,
             .partials = nullptr};
@@ -317,13 +445,12 @@ void attentionCpu(const AttentionArgs& args, const StepBatch& batch, CpuWorkspac
     const AttentionItem& item = plan.items[static_cast<size_t>(task / kv_heads)];
     ItemMemory own;
     own.lay(call, most_queries, workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0));
-    KvRun following;
+    Runs following;
     if (task + threads < std::ssize(plan.items) * kv_heads) {
       const AttentionItem& next = plan.items[static_cast<size_t>((task + threads) / kv_heads)];
-      following = call.cache.place(call.sequence(next).block_tables[args.kv.group], (task + threads) % kv_heads,
-                                   call.firstRun(next, next.split_begin));
+      following = call.placeFirst(next, (task + threads) % kv_heads);
     }
-    ItemRunner(call, item, static_cast<int32_t>(task % kv_heads), own, following).run();
+    ItemRunner(call, item, static_cast<int32_t>(task % kv_heads), own).run(following);
   });
   workspace.pool.run(std::ssize(plan.shared) * kv_heads, [&](int64_t task, int) {
     mergeShared(call, plan.shared[static_cast<size_t>(task / kv_heads)], static_cast<int32_t>(task % kv_heads));

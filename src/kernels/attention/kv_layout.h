@@ -9,7 +9,7 @@
 
 namespace chorus {
 
-// Positions of one online-softmax update of attention (a run); runs are aligned to position 0.
+// Positions of a run, whose keys and values are adjacent in a block; runs are aligned to position 0.
 inline constexpr int32_t kKvRun = 64;
 
 // The layout inside a block is private to the backend. The CPU's block has the order in which its products read it: for

@@ -8,7 +8,6 @@
 #include "kernels/tensor.h"
 
 namespace chorus {
-namespace {}  // namespace
 
 KvRunReader::KvRunReader(const KvLayer& kv)
     : kv_(kv),
@@ -93,7 +92,7 @@ void KvRunReader::clearValues(std::byte* values, int64_t end) const {
   }
 }
 
-bool KvRunReader::finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {
+bool KvRunReader::finite(const SoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const {
   for (int64_t slot = begin; slot < end; ++slot) {
     const std::byte* row = run.values + slot / pair_ * value_stride_;
     bool found = false;

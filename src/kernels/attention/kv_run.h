@@ -8,7 +8,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/kv_layout.h"
-#include "kernels/attention/online_softmax_kernels.h"
+#include "kernels/attention/softmax_kernels.h"
 
 namespace chorus {
 
@@ -26,6 +26,8 @@ class KvRunReader {
   // Bytes from an input (bfloat16: an input pair) to the next.
   int64_t keyStride() const { return key_stride_; }
   int64_t valueStride() const { return value_stride_; }
+  // Bytes from the first kAttentionRun inputs of a run's keys (a piece of AttentionProduct) to the next.
+  int64_t keyPieceBytes() const { return kAttentionRun / pair_ * key_stride_; }
   // Bytes of scratch that read() needs, a multiple of 64.
   int64_t scratchBytes() const { return key_bytes_ + value_bytes_; }
   // Bytes of a run's values.
@@ -42,7 +44,7 @@ class KvRunReader {
   // `copy`.
   const std::byte* valuesFrom(const KvRun& run, int64_t begin, std::byte* copy) const;
   // Whether all values of slots [begin, end) of a run are finite.
-  bool finite(const OnlineSoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
+  bool finite(const SoftmaxKernels& kernels, const KvRun& run, int64_t begin, int64_t end) const;
 
  private:
   template <typename T>

@@ -39,45 +39,42 @@ HWY_INLINE void multiplyInput(const float* x, const VF (&w)[kWidth], VF (&sum)[k
 
 // Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
-HWY_INLINE void panels(const AttentionProduct& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void panels(const AttentionProduct& args, int64_t col) {
   constexpr int kWidth = kPanels * kVectors;
   constexpr int64_t kPanelBytes = kPanelCols * kColumnBytes<Format>;
+  constexpr int64_t kPairBytes = kPanels * kPanelBytes * 2 / Format::kInputsPerStride;  // of two inputs
   const int64_t stride = args.input_stride;
-  float* y = args.y + col;
   VF sum[kRows][kWidth];
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kWidth; ++v) {
-      sum[r][v] = args.factors == nullptr
-                      ? hn::Zero(F32())
-                      : hn::Mul(hn::Set(F32(), args.factors[r]), hn::LoadU(F32(), y + r * args.y_stride + v * kLanes));
-    }
+    for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::Zero(F32());
   }
-  const std::byte* w = args.w + col * kColumnBytes<Format>;
-  const auto* x = static_cast<const float*>(args.x);
-  for (int64_t piece = 0; piece < args.inputs; piece += kAttentionRun, x += kRows * kAttentionRun) {
-    const int64_t some = std::min<int64_t>(kAttentionRun, args.inputs - piece);
+  for (int64_t piece = 0; piece * kAttentionRun < args.inputs; ++piece) {
+    const auto* x = reinterpret_cast<const float*>(static_cast<const std::byte*>(args.x) + piece * args.x_stride);
+    const std::byte* w = args.w[piece] + col * kColumnBytes<Format>;
+    const int64_t some = std::min<int64_t>(kAttentionRun, args.inputs - piece * kAttentionRun);
+    const std::byte* next = args.next == nullptr ? nullptr : args.next[piece];
+    if (next != nullptr) next += col / kPanelCols * (some / 2) * kPanelBytes * 2 / Format::kInputsPerStride;
     VF even[kWidth], odd[kWidth];
     int64_t i = 0;
     for (; i + 1 < some; i += 2) {
       if (next != nullptr) {
-        constexpr int64_t kBytes = kPanels * kPanelBytes * 2 / Format::kInputsPerStride;  // as many bytes as are read
-        for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(next + at, 0, 2);
-        next += kBytes;
+        for (int64_t at = 0; at < kPairBytes; at += 64) __builtin_prefetch(next + at, 0, 2);
+        next += kPairBytes;
       }
 #pragma GCC unroll 16
       for (int v = 0; v < kWidth; ++v) {
-        const std::byte* panel = w + v / kVectors * kPanelBytes;
-        Format::load(panel, stride, piece + i, v % kVectors * kLanes, even[v], odd[v]);
+        Format::load(w + v / kVectors * kPanelBytes, stride, i, v % kVectors * kLanes, even[v], odd[v]);
       }
       multiplyInput<kRows, kWidth>(x + i, even, sum);
       multiplyInput<kRows, kWidth>(x + i + 1, odd, sum);
     }
     if (i == some) continue;
     for (int v = 0; v < kWidth; ++v) {
-      even[v] = Format::loadLast(w + v / kVectors * kPanelBytes, stride, piece + i, v % kVectors * kLanes);
+      even[v] = Format::loadLast(w + v / kVectors * kPanelBytes, stride, i, v % kVectors * kLanes);
     }
     multiplyInput<kRows, kWidth>(x + i, even, sum);
   }
+  float* y = args.y + col;
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kWidth; ++v) hn::StoreU(sum[r][v], F32(), y + r * args.y_stride + v * kLanes);
   }
@@ -86,12 +83,10 @@ HWY_INLINE void panels(const AttentionProduct& args, int64_t col, const std::byt
 template <class Format, int kRows>
 void product(const AttentionProduct& args) {
   constexpr int kPanels = panelsAtOnce(kRows);
-  const std::byte* next = args.next;
   int64_t panel = 0;
-  for (; panel + kPanels <= args.panels; panel += kPanels)
-    panels<Format, kRows, kPanels>(args, panel * kPanelCols, next);
+  for (; panel + kPanels <= args.panels; panel += kPanels) panels<Format, kRows, kPanels>(args, panel * kPanelCols);
   if constexpr (kPanels > 1) {
-    for (; panel < args.panels; ++panel) panels<Format, kRows, 1>(args, panel * kPanelCols, next);
+    for (; panel < args.panels; ++panel) panels<Format, kRows, 1>(args, panel * kPanelCols);
   }
 }
 

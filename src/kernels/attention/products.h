@@ -1,5 +1,5 @@
-// The products of attention: the queries of a tile times a run's keys, or the softmax weights of a tile times the run's
-// values.
+// The products of attention: the queries of a tile times a run's keys, or the softmax weights of a tile times the
+// values of the runs of a KV split.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,24 @@ namespace chorus {
 
 inline constexpr int kAttentionTileRows = 32;  // maximum over all instruction sets
 
-// y[r][c] = factors[r] * y[r][c] + x[r] . w[c] for whole panels of 16 columns. Each element is one chain of
-// multiply-adds (or dot products of input pairs; AMX adds 32 inputs at a time) over ascending inputs, so that a result
-// depends neither on the number of rows nor on inputs that are zeros.
+// y[r][c] = x[r] . w[c] for whole panels of 16 columns. The inputs are divided into pieces of kAttentionRun. Each
+// element is one chain of multiply-adds (or dot products of input pairs; AMX adds 32 inputs at a time) over ascending
+// inputs, so that a result depends neither on the number of rows nor on inputs that are zeros.
 struct AttentionProduct {
   TileConfiguration& tiles;  // of the task that calls the kernel
   const void* x = nullptr;   // see AttentionProducts::pack
+  int64_t x_stride = 0;      // bytes from a piece to the next
   int64_t inputs = 0;
-  const std::byte* w = nullptr;  // for each input (bfloat16: input pair), the columns of all panels
-  int64_t input_stride = 0;      // bytes from an input (bfloat16: a pair) to the next; nothing past the last is read
+  // One pointer per piece: for each of its inputs (bfloat16: input pairs), the weights of the columns of all panels.
+  // Nothing after the last input (pair) is read.
+  const std::byte* const* w = nullptr;
+  int64_t input_stride = 0;  // bytes from an input (bfloat16: a pair) to the next
   int64_t panels = 0;
   float* y = nullptr;
-  int64_t y_stride = 0;             // floats from a row to the next
-  const float* factors = nullptr;   // one per row; null: y is overwritten
-  const std::byte* next = nullptr;  // memory to prefetch into L2, line by line as w is read; null: none
+  int64_t y_stride = 0;  // floats from a row to the next
+  // For each of the pointers w, memory of the same size to prefetch into L2, line by line as the weights are read.
+  // The array or a pointer in it may be null: nothing to prefetch.
+  const std::byte* const* next = nullptr;
 };
 
 // The products for one type of the cache on one instruction set.

@@ -11,15 +11,22 @@ namespace chorus {
 
 void packRoundedAttentionTile(const float* const* rows, int count, int64_t inputs, void* dst) {
   auto* to = static_cast<std::byte*>(dst);
-  for (int64_t piece = 0; piece < inputs; piece += kAttentionRun) {
+  int64_t piece = 0;
+  for (; piece + kAttentionRun <= inputs; piece += kAttentionRun) {
     for (int r = 0; r < count; ++r) {
       for (int64_t i = piece; i < piece + kAttentionRun; i += 32, to += 64) {
-        const auto some = [&](int64_t at) {
-          const int64_t left = std::clamp<int64_t>(inputs - at, 0, 16);
-          return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), rows[r] + (left > 0 ? at : 0));
-        };
-        _mm512_storeu_si512(to, dot::roundPair(some(i), some(i + 16)));
+        _mm512_storeu_si512(to, dot::roundPair(_mm512_loadu_ps(rows[r] + i), _mm512_loadu_ps(rows[r] + i + 16)));
       }
+    }
+  }
+  if (piece == inputs) return;
+  for (int r = 0; r < count; ++r) {
+    for (int64_t i = piece; i < piece + kAttentionRun; i += 32, to += 64) {
+      const auto some = [&](int64_t at) {
+        const int64_t left = std::clamp<int64_t>(inputs - at, 0, 16);
+        return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << left) - 1), rows[r] + (left > 0 ? at : 0));
+      };
+      _mm512_storeu_si512(to, dot::roundPair(some(i), some(i + 16)));
     }
   }
 }
@@ -58,24 +65,22 @@ HWY_INLINE void multiplyPair(const std::byte* x, const std::byte* w, const std::
 
 // Computes kPanels panels from panel `first` on.
 template <int kRows, int kPanels>
-HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
+HWY_INLINE void panels(const AttentionProduct& args, int64_t first) {
   __m512 sum[kRows][kPanels];
-  float* y = args.y + first * kPanelCols;
   for (int r = 0; r < kRows; ++r) {
-    for (int p = 0; p < kPanels; ++p) {
-      sum[r][p] = args.factors == nullptr ? _mm512_setzero_ps()
-                                          : _mm512_mul_ps(_mm512_set1_ps(args.factors[r]),
-                                                          _mm512_loadu_ps(y + r * args.y_stride + p * kPanelCols));
-    }
+    for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
   }
-  const std::byte* w = args.w + first * kPanelBytes;
   const auto* x = static_cast<const std::byte*>(args.x);
   const int64_t stride = args.input_stride;
-  for (int64_t left = args.inputs; left > 0; left -= kAttentionRun, x += kRows * kAttentionRun * 2) {
-    const int64_t pairs = std::min<int64_t>(left, kAttentionRun) / 2;
+  for (int64_t piece = 0; piece * kAttentionRun < args.inputs; ++piece, x += args.x_stride) {
+    const int64_t some = std::min<int64_t>(kAttentionRun, args.inputs - piece * kAttentionRun), pairs = some / 2;
+    const std::byte* w = args.w[piece] + first * kPanelBytes;
+    const std::byte* next = args.next == nullptr ? nullptr : args.next[piece];
+    if (next != nullptr) next += first * pairs * kPanelBytes;
     for (int64_t i = 0; i < pairs; ++i, w += stride) multiplyPair<false>(x + 4 * i, w, next, sum);
-    if (left < kAttentionRun && left % 2 == 1) multiplyPair<true>(x + 4 * pairs, w, next, sum);
+    if (some % 2 == 1) multiplyPair<true>(x + 4 * pairs, w, next, sum);
   }
+  float* y = args.y + first * kPanelCols;
   for (int r = 0; r < kRows; ++r) {
     for (int p = 0; p < kPanels; ++p) _mm512_storeu_ps(y + r * args.y_stride + p * kPanelCols, sum[r][p]);
   }
@@ -84,10 +89,9 @@ HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::b
 template <int kRows>
 void product(const AttentionProduct& args) {
   constexpr int kMost = attentionPanels(kRows);
-  const std::byte* next = args.next;
   int64_t panel = 0;
-  for (; panel + kMost <= args.panels; panel += kMost) panels<kRows, kMost>(args, panel, next);
-  for (; panel < args.panels; ++panel) panels<kRows, 1>(args, panel, next);
+  for (; panel + kMost <= args.panels; panel += kMost) panels<kRows, kMost>(args, panel);
+  for (; panel < args.panels; ++panel) panels<kRows, 1>(args, panel);
 }
 
 template <int... kRows>

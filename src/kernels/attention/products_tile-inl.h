@@ -85,39 +85,37 @@ HWY_INLINE void multiplyPanels(const std::byte* w, int64_t stride, int64_t left,
   }
 }
 
-// y = factor * y + sums of the panels, or y = sums if there are no factors, for one register of rows.
 template <class Unit, int kRows, int kCount, int kReg, int kPanel = 0>
-HWY_INLINE void addSums(const AttentionProduct& args, float* y) {
-  using R = Registers<kRows>;
-  constexpr int kSums = R::sumsAt(kReg, kPanel);
-  if (args.factors == nullptr) {
-    Unit::template store<kSums>(y, args.y_stride * static_cast<int64_t>(sizeof(float)));
-  } else {
-    Buffer sums;
-    Unit::template store<kSums>(&sums, kRowBytes);
-    const float* factors = args.factors + kReg * kRegisterRows;
-    for (int r = 0; r < R::rowsOf(kReg); ++r) Unit::addRow(sums.row(r), factors[r], y + r * args.y_stride);
-  }
-  if constexpr (kPanel + 1 < kCount) addSums<Unit, kRows, kCount, kReg, kPanel + 1>(args, y + kPanelCols);
+HWY_INLINE void storeSums(float* y, int64_t y_stride) {
+  Unit::template store<Registers<kRows>::sumsAt(kReg, kPanel)>(y, y_stride * static_cast<int64_t>(sizeof(float)));
+  if constexpr (kPanel + 1 < kCount) storeSums<Unit, kRows, kCount, kReg, kPanel + 1>(y + kPanelCols, y_stride);
 }
 
 // Computes kCount panels from panel `first` on.
 template <class Unit, int kRows, int kCount>
-HWY_INLINE void panels(const AttentionProduct& args, int64_t first, const std::byte*& next) {
+HWY_INLINE void panels(const AttentionProduct& args, int64_t first) {
   using R = Registers<kRows>;
   constexpr int64_t kRunBytes = kAttentionRun * 2;
   zeroSums<Unit, kRows, kCount>();
-  const std::byte* w = args.w + first * kPanelBytes;
-  for (int64_t i = 0; i < args.inputs; i += kBlockInputs, w += kRegisterRows * args.input_stride) {
-    const auto* x = static_cast<const std::byte*>(args.x);
-    x += i / kAttentionRun * kRows * kRunBytes + i % kAttentionRun * 2;
-    Unit::template load<R::rowsAt(0)>(x, kRunBytes);
-    if constexpr (R::kRowRegisters > 1) Unit::template load<R::rowsAt(1)>(x + kRegisterRows * kRunBytes, kRunBytes);
-    multiplyPanels<Unit, kRows, kCount>(w, args.input_stride, args.inputs - i, next);
+  const auto* x = static_cast<const std::byte*>(args.x);
+  for (int64_t piece = 0; piece * kAttentionRun < args.inputs; ++piece, x += args.x_stride) {
+    const std::byte* w = args.w[piece] + first * kPanelBytes;
+    const int64_t some = std::min<int64_t>(kAttentionRun, args.inputs - piece * kAttentionRun);
+    const std::byte* next = args.next == nullptr ? nullptr : args.next[piece];
+    if (next != nullptr) next += first * ((some + 1) / 2) * kPanelBytes;
+    for (int64_t i = 0; i < some; i += kBlockInputs, w += kRegisterRows * args.input_stride) {
+      Unit::template load<R::rowsAt(0)>(x + i * 2, kRunBytes);
+      if constexpr (R::kRowRegisters > 1) {
+        Unit::template load<R::rowsAt(1)>(x + i * 2 + kRegisterRows * kRunBytes, kRunBytes);
+      }
+      multiplyPanels<Unit, kRows, kCount>(w, args.input_stride, some - i, next);
+    }
   }
   float* y = args.y + first * kPanelCols;
-  addSums<Unit, kRows, kCount, 0>(args, y);
-  if constexpr (R::kRowRegisters > 1) addSums<Unit, kRows, kCount, 1>(args, y + kRegisterRows * args.y_stride);
+  storeSums<Unit, kRows, kCount, 0>(y, args.y_stride);
+  if constexpr (R::kRowRegisters > 1) {
+    storeSums<Unit, kRows, kCount, 1>(y + kRegisterRows * args.y_stride, args.y_stride);
+  }
 }
 
 template <class Unit, int kRows>
@@ -125,10 +123,9 @@ void product(const AttentionProduct& args) {
   static constexpr Palette palette = Registers<kRows>::palette();
   constexpr int kPanels = Registers<kRows>::kPanels;
   Unit::configure(args.tiles, &palette);
-  const std::byte* next = args.next;
   int64_t panel = 0;
-  for (; panel + kPanels <= args.panels; panel += kPanels) panels<Unit, kRows, kPanels>(args, panel, next);
-  for (; panel < args.panels; ++panel) panels<Unit, kRows, 1>(args, panel, next);
+  for (; panel + kPanels <= args.panels; panel += kPanels) panels<Unit, kRows, kPanels>(args, panel);
+  for (; panel < args.panels; ++panel) panels<Unit, kRows, 1>(args, panel);
 }
 
 template <class Unit, int... kRows>

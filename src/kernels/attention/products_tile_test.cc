@@ -28,9 +28,6 @@ struct EmulatedAttention : tiles::EmulatedTiles {
       }
     }
   }
-  static void addRow(const std::byte* sums, float factor, float* y) {
-    for (size_t c = 0; c < kPanelCols; ++c) y[c] = std::fma(factor, y[c], loadAsFloat(sums, DType::kFloat32, c));
-  }
 };
 constexpr const AttentionProducts& kProducts = tiles::attention::kProducts<EmulatedAttention>;
 
@@ -62,22 +59,37 @@ struct Problem {
     }
   }
 
-  // Computes rows [first, first + count); with factors, on top of factor * y.
-  std::vector<float> run(int first, int count, std::vector<float> y, const float* factors) const {
+  // Computes rows [first, first + count).
+  std::vector<float> run(int first, int count) const {
+    std::vector<float> y(static_cast<size_t>(rows * cols), std::numeric_limits<float>::quiet_NaN());
     std::vector<const float*> pointers;
     for (int r = first; r < first + count; ++r) pointers.push_back(x.data() + r * inputs);
-    std::vector<std::byte> tile(static_cast<size_t>(kProducts.tileBytes(count, inputs)));
-    kProducts.pack(pointers.data(), count, inputs, tile.data());
+    // Pieces lie apart, as the runs of a cache do.
+    constexpr int64_t kApart = 192;
+    const int64_t piece_bytes = kProducts.tileBytes(count, kAttentionRun);
+    std::vector<std::byte> packed(static_cast<size_t>(kProducts.tileBytes(count, inputs)));
+    kProducts.pack(pointers.data(), count, inputs, packed.data());
+    std::vector<std::byte> tile;
+    for (int64_t at = 0; at < std::ssize(packed); at += piece_bytes) {
+      tile.insert(tile.end(), packed.begin() + at, packed.begin() + at + piece_bytes);
+      tile.insert(tile.end(), kApart, std::byte{0xff});
+    }
     AttentionProduct args{EmulatedAttention::unused};
     args.x = tile.data();
+    args.x_stride = piece_bytes + kApart;
     args.inputs = inputs;
-    args.w = reinterpret_cast<const std::byte*>(panels.data());
+    std::vector<std::vector<bf16>> buffers;
+    std::vector<const std::byte*> pieces;
+    for (int64_t input = 0; input < inputs; input += kAttentionRun) {
+      const int64_t end = std::min(std::ssize(panels), (input + kAttentionRun) * cols);
+      buffers.emplace_back(panels.begin() + input * cols, panels.begin() + end);
+      pieces.push_back(reinterpret_cast<const std::byte*>(buffers.back().data()));
+    }
+    args.w = args.next = pieces.data();
     args.input_stride = cols * 4;
     args.panels = cols / kPanelCols;
     args.y = y.data() + first * cols;
     args.y_stride = cols;
-    args.factors = factors == nullptr ? nullptr : factors + first;
-    args.next = args.w;
     kProducts.run[count](args);
     return y;
   }
@@ -89,23 +101,19 @@ TEST(AttentionTilesTest, EveryNumberOfRowsMatchesDoublePrecisionAtEveryEdge) {
     for (const int64_t inputs : {1, 2, 3, 16, 31, 32, 33, 62, 63, 64, 80, 95, 128, 130}) {
       for (const int64_t panels : {1, 3, 4, 5, 8}) {
         const Problem p(values, rows, inputs, panels);
-        const auto before = values.reals(rows * p.cols), factors = values.reals(rows);
-        for (const bool scaled : {false, true}) {
-          const auto y = p.run(0, rows, before, scaled ? factors.data() : nullptr);
-          for (int64_t at = 0; at < rows * p.cols; ++at) {
-            const int64_t r = at / p.cols, c = at % p.cols;
-            double sum = scaled ? double{before[static_cast<size_t>(at)]} * factors[static_cast<size_t>(r)] : 0.0;
-            double size = std::abs(sum);
-            for (int64_t i = 0; i < inputs; ++i) {
-              const double term =
-                  double{p.x[static_cast<size_t>(r * inputs + i)]} * p.w[static_cast<size_t>(i * p.cols + c)];
-              sum += term;
-              size += std::abs(term);
-            }
-            const double most = size * static_cast<double>(inputs + 4) * std::numeric_limits<float>::epsilon();
-            ASSERT_NEAR(y[static_cast<size_t>(at)], sum, most)
-                << rows << " rows, " << inputs << " inputs, " << panels << " panels, row " << r << " column " << c;
+        const auto y = p.run(0, rows);
+        for (int64_t at = 0; at < rows * p.cols; ++at) {
+          const int64_t r = at / p.cols, c = at % p.cols;
+          double sum = 0, size = 0;
+          for (int64_t i = 0; i < inputs; ++i) {
+            const double term =
+                double{p.x[static_cast<size_t>(r * inputs + i)]} * p.w[static_cast<size_t>(i * p.cols + c)];
+            sum += term;
+            size += std::abs(term);
           }
+          const double most = size * static_cast<double>(inputs + 4) * std::numeric_limits<float>::epsilon();
+          ASSERT_NEAR(y[static_cast<size_t>(at)], sum, most)
+              << rows << " rows, " << inputs << " inputs, " << panels << " panels, row " << r << " column " << c;
         }
       }
     }
@@ -116,10 +124,9 @@ TEST(AttentionTilesTest, ARowHasTheBitsThatItHasAlone) {
   Values values;
   for (int rows = 2; rows <= kProducts.max_rows; ++rows) {
     const Problem p(values, rows, 90, 5);
-    const auto before = values.reals(rows * p.cols), factors = values.reals(rows);
-    const auto all = p.run(0, rows, before, factors.data());
+    const auto all = p.run(0, rows);
     for (const int r : {0, rows / 2, rows - 1}) {
-      const auto alone = p.run(r, 1, before, factors.data());
+      const auto alone = p.run(r, 1);
       kernel_test::expectSameBits(alone.data() + r * p.cols, all.data() + r * p.cols, p.cols,
                                   fmt::format("{} of {}", r, rows));
     }
@@ -143,8 +150,7 @@ TEST(AttentionTilesTest, InputsOfZeroAreAsInputsThatAreNotThere) {
             p.panels[static_cast<size_t>(i / 2 * p.cols * 2 + c * 2 + i % 2)];
       }
     }
-    const auto before = values.reals(3 * p.cols), factors = values.reals(3);
-    const auto known = p.run(0, 3, before, factors.data()), whole = longer.run(0, 3, before, factors.data());
+    const auto known = p.run(0, 3), whole = longer.run(0, 3);
     kernel_test::expectSameBits(known.data(), whole.data(), std::ssize(whole), fmt::format("{} inputs", inputs));
   }
 }

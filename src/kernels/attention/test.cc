@@ -18,8 +18,9 @@ struct Shape {
   AttentionMask mask = {};
   float softcap = 0;
   std::vector<float> slopes = {};
+  float scale = kScale;
   int64_t qWidth() const { return int64_t{num_heads} * head_size; }
-  AttentionScore score() const { return {kScale, softcap, slopes.empty() ? nullptr : slopes.data()}; }
+  AttentionScore score() const { return {scale, softcap, slopes.empty() ? nullptr : slopes.data()}; }
   std::string text() const {
     return fmt::format("heads {}/{} size {} block {} {} window {} softcap {} slopes {}", num_heads, num_kv_heads,
                        head_size, tokens_per_block, dtypeName(dtype), mask.window, softcap, slopes.size());
@@ -149,7 +150,7 @@ std::vector<std::vector<float>> runChunked(Backend& backend, Values& values, con
 
 // The relative error of a weight is the absolute error of its score: one rounding per dimension, and six for the scale,
 // the subtraction of the maximum and the power; a soft cap and a slope add a few of their own largest values. The mean
-// of |v| <= 2 adds one rounding per key, and two per run and per KV split for their maxima. If the products take
+// of |v| <= 2 adds one rounding per key, and four per KV split for merging it. If the products take
 // bfloat16, a weight is rounded to 8 bits; exactly() reproduces the rounding of queries.
 float tolerance(const Shape& shape, DType inputs, int64_t length) {
   const float epsilon = std::numeric_limits<float>::epsilon();
@@ -159,8 +160,8 @@ float tolerance(const Shape& shape, DType inputs, int64_t length) {
   const float score_error =
       epsilon * ((head_size + 6) * largest_score + 8 * shape.softcap + 4 * largest_slope * static_cast<float>(length));
   const float weight_error = inputs == DType::kBFloat16 ? std::ldexp(1.0f, -8) : 0.0f;
-  const int64_t whole_runs = length / kAttentionRun;
-  const auto roundings = static_cast<float>(length + whole_runs * 4 + 12);
+  const int64_t whole_splits = length / kAttentionSplit;
+  const auto roundings = static_cast<float>(length + whole_splits * 4 + 12);
   return 2 * 2 * (2 * score_error + roundings * epsilon) + 2 * weight_error;
 }
 
@@ -371,6 +372,92 @@ TEST_P(AttentionTest, LaterPositionsDoNotChangeBits) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+// The same across KV splits: a tile's first rows attend to nothing in the KV split that holds the value, or the window
+// of its last rows begins after it.
+TEST_P(AttentionTest, NonFiniteValuesInAnotherKvSplitDoNotChangeBits) {
+  Values values;
+  for (const int64_t window : {0, 40}) {
+    for (const DType dtype : dtypes()) {
+      const Shape shape{8, 2, 20, 64, dtype, {window}};
+      std::vector<Sequence> sequences;
+      for (const int64_t length : {530, 600}) sequences.emplace_back(values, shape, length);
+      const auto clean = runChunked(newBackend(2), values, shape, sequences, 0);
+      const int64_t width = shape.num_kv_heads * shape.head_size;
+      const int64_t spoilt = window == 0 ? kAttentionSplit + 1 : kAttentionSplit - 5;
+      for (Sequence& sequence : sequences) {
+        sequence.v[static_cast<size_t>(spoilt * width)] = std::numeric_limits<float>::infinity();
+        sequence.v[static_cast<size_t>(spoilt * width + width - 1)] = std::nanf("");
+      }
+      const auto whole = runChunked(newBackend(2), values, shape, sequences, 0);
+      const auto chunked = runChunked(newBackend(1), values, shape, sequences, 100);
+      for (size_t s = 0; s < sequences.size(); ++s) {
+        const std::string what = fmt::format("{} sequence {}", shape.text(), s);
+        kernel_test::expectSameBits(whole[s].data(), clean[s].data(), spoilt * shape.qWidth(), what + " before");
+        if (window > 0) {
+          const int64_t from = (spoilt + window) * shape.qWidth();
+          kernel_test::expectSameBits(whole[s].data() + from, clean[s].data() + from, std::ssize(clean[s]) - from,
+                                      what + " after");
+        }
+        for (int64_t i = 0; i < std::ssize(whole[s]); ++i) {
+          const float a = whole[s][static_cast<size_t>(i)], b = chunked[s][static_cast<size_t>(i)];
+          ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << what << " at " << i;
+        }
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The weight of the largest score is exactly 1, however large the score is: a row that attends to one position, or
+// whose other scores are far below, returns the value itself.
+TEST_P(AttentionTest, TheLargestScoreHasWeightOne) {
+  Values values;
+  for (const DType dtype : dtypes()) {
+    const Shape shape{2, 1, 32, 64, dtype};
+    for (const float size : {1.0f, 37.0f, 150.0f}) {  // float16 keys are below 65,504
+      std::vector<Sequence> sequences;
+      sequences.emplace_back(values, shape, 5);
+      Sequence& s = sequences[0];
+      for (float& q : s.q) q = size * size * 1e3f;
+      // The keys grow, so that each row's largest score is its last one, far above the others.
+      for (size_t i = 0; i < s.k.size(); ++i) s.k[i] = size * static_cast<float>(1 + i / 32);
+      const auto out = runChunked(newBackend(1), values, shape, sequences, 0);
+      for (size_t i = 0; i < out[0].size(); ++i) {
+        const size_t row = i / 64, d = i % 32;
+        const auto value = kernel_test::asDtype({s.v[row * 32 + d]}, dtype);
+        ASSERT_EQ(out[0][i], loadAsFloat(value.data(), dtype, 0)) << "size " << size << " row " << row;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ScalesMayBeZeroOrNegative) {
+  Values values;
+  Backend& backend = newBackend(2);
+  for (const DType dtype : dtypes()) {
+    const Shape shape{4, 2, 20, 16, dtype};
+    std::vector<Sequence> sequences, negated;
+    sequences.emplace_back(values, shape, 70);
+    negated = sequences;
+    for (float& q : negated[0].q) q = -q;
+    Shape scaled = shape;
+    scaled.scale = -kScale;
+    compare(runChunked(backend, values, scaled, negated, 0), shape, sequences);
+    scaled.scale = 0;
+    const auto zero = runChunked(backend, values, scaled, sequences, 0);
+    // With a scale of zero, every row is the mean of its values.
+    for (int64_t d = 0; d < shape.head_size; ++d) {
+      double sum = 0;
+      for (int64_t p = 0; p < 70; ++p) {
+        const auto value = kernel_test::asDtype({sequences[0].v[static_cast<size_t>(p * 40 + d)]}, dtype);
+        sum += double{loadAsFloat(value.data(), dtype, 0)};
+      }
+      EXPECT_NEAR(zero[0][static_cast<size_t>(69 * shape.qWidth() + d)], sum / 70, 1e-5);
+    }
+    if (HasFatalFailure()) return;
   }
 }
 
