@@ -103,12 +103,12 @@ struct Case {
   const char* hash;
 };
 const Case kCases[] = {
-    {"float32", DType::kFloat32, "8738fe62793f83d011be51c26afa0e7def07562f36ca6d4b2c52642d04dcb36b"},
-    {"float16", DType::kFloat16, "a9728c32c7b7426fa9b80120b6a2e8cbcd359a60085d69b442dcf09e1e6a5874"},
-    {"bfloat16", DType::kBFloat16, "493b1e23ba73d3396fee3d9779d8ea1cc0ccbd5a46f728c406488785fa4162b8"},
+    {"float32", DType::kFloat32, "c6f0f18ba9f159c3a1becef92b2e0abb8a432f437724330a0e9230b835a8853d"},
+    {"float16", DType::kFloat16, "56e18904c94b4e7ddb77a40fee84974548ea9e8883e25671e79c37a91b2f7249"},
+    {"bfloat16", DType::kBFloat16, "503f3f59d1bd5d32bb58b1de1b8cf78502d28031af9daeac762a50756328cf51"},
     {"int8_of_float32",
      {DType::kInt8, 0, DType::kFloat32},
-     "ea693b6cd2b87d5b448afc90873ee4668098e3405384fff61cda56225370db7f"},
+     "99556ab517d0b4d091e28c58f791d261c447ae6178e3c6aaafb7aabe4c440128"},
     {"int8", {DType::kInt8, 0, DType::kBFloat16}, "235f36d75cca9c9f2a3cf17ced9c293b9792ab14d8fce52ecd3d19af7beb53a5"},
     {"int8_with_inputs_of_8_bits",
      {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8},
@@ -116,10 +116,10 @@ const Case kCases[] = {
     {"int8_with_a_scale_per_token",
      {DType::kInt8, 0, DType::kBFloat16, InputFormat::kInt8PerToken},
      "6f5c57f32bfd75d153273ea3127d0fc3c21d66b7ce611a0a26f33450d4171040"},
-    {"int4", {DType::kInt4, 32, DType::kFloat16}, "f92efda2822662871d62d7fc96f7195c5d49e9b26d49870773f5763ce12bbbb2"},
+    {"int4", {DType::kInt4, 32, DType::kFloat16}, "22c7440cebdc493a30362eb8799aa467b29328be1a9aadea7819e5b8384e28d9"},
     {"int4_with_inputs_of_8_bits",
      {DType::kInt4, 0, DType::kBFloat16, InputFormat::kInt8},
-     "681352b593ba57fb816048fc0d712b22139ba3f1dc4b3a7fb1c6fa4efa5a22be"},
+     "5862d98201ba96ac97eb3dbaa4cff8bb60dfdb5f11ca97f73b72d7f4882be356"},
 };
 
 class PortableBitsTest : public testing::TestWithParam<Case> {};

@@ -6,8 +6,6 @@
 #define CHORUS_CPU_ACTIVATIONS_INL
 #endif
 
-#include <cmath>
-
 #include "kernels/cpu/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,11 +33,8 @@ struct GeluTanh {
 struct Gelu {
   static HWY_INLINE FloatVec apply(FloatVec x) {
     const Floats d;
-    HWY_ALIGN float lanes[kFloatLanes];
-    hn::Store(hn::Mul(x, hn::Set(d, 0.70710678f)), d, lanes);
-    for (float& lane : lanes) lane = std::erf(lane);
     const FloatVec half = hn::Mul(hn::Set(d, 0.5f), x);
-    return hn::Mul(half, hn::Add(hn::Set(d, 1.0f), hn::Load(d, lanes)));
+    return hn::Mul(half, hn::Add(hn::Set(d, 1.0f), errorFunction(hn::Mul(x, hn::Set(d, 0.70710678f)))));
   }
 };
 

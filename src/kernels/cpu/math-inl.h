@@ -62,6 +62,30 @@ HWY_INLINE FloatVec hyperbolicTangent(FloatVec x) {
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
 }
 
+// erf(x) within 3 ulp. NaN stays NaN.
+HWY_INLINE FloatVec errorFunction(FloatVec x) {
+  const Floats d;
+  const FloatVec size = hn::Abs(x), one = hn::Set(d, 1.0f);
+  // 1 - e^p, with a polynomial p that is nearest to the logarithm of 1 - erf between 1 and 4. From 4 on, erf is 1.
+  FloatVec p = hn::Set(d, 1.8557399e-4f);
+  p = hn::MulAdd(p, size, hn::Set(d, -2.93960711e-3f));
+  p = hn::MulAdd(p, size, hn::Set(d, 0.0218053176f));
+  p = hn::MulAdd(p, size, hn::Set(d, -0.103037367f));
+  p = hn::MulAdd(p, size, hn::Set(d, -0.638225679f));
+  p = hn::MulAdd(p, size, hn::Set(d, -1.12704004f));
+  p = hn::MulAdd(p, size, hn::Set(d, -3.53719729e-4f));
+  const FloatVec large = hn::Sub(one, hn::IfThenZeroElse(hn::Gt(size, hn::Set(d, 4.0f)), exponential(p)));
+  // Below 1, the odd polynomial of least relative error.
+  const FloatVec square = hn::Mul(x, x);
+  FloatVec q = hn::Set(d, -5.63142229e-4f);
+  q = hn::MulAdd(q, square, hn::Set(d, 4.91755145e-3f));
+  q = hn::MulAdd(q, square, hn::Set(d, -0.0267113113f));
+  q = hn::MulAdd(q, square, hn::Set(d, 0.112801801f));
+  q = hn::MulAdd(q, square, hn::Set(d, -0.376123262f));
+  q = hn::MulAdd(q, square, hn::Set(d, 1.12837912f));
+  return hn::IfThenElse(hn::Lt(size, one), hn::Mul(q, x), hn::CopySign(large, x));
+}
+
 // Loads kFloatLanes elements of a float type and widens them exactly.
 HWY_INLINE FloatVec loadLanes(const float* p) { return hn::LoadU(Floats(), p); }
 HWY_INLINE FloatVec loadLanes(const bf16* p) {
