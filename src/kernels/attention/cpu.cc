@@ -299,7 +299,7 @@ class ItemRunner {
     for (int64_t run = 0; run < part.count(); ++run) {
       setPieces(part.runs[run].keys, memory_.keys);
       setPieces(next[static_cast<size_t>(run)].keys, memory_.next_keys);
-      scores.panels = call_.panelsOf(std::min<int64_t>(kAttentionRun, part.slots - run * kAttentionRun));
+      scores.panels = Call::panelsOf(std::min<int64_t>(kAttentionRun, part.slots - run * kAttentionRun));
       scores.y = scoresOf(run);
       call_.products.run[part.tile.count](scores);
     }
@@ -344,7 +344,7 @@ class ItemRunner {
     sums.inputs = part.slots;
     sums.w = values;
     sums.input_stride = call_.cache.valueStride();
-    sums.panels = call_.panelsOf(call_.headSize());
+    sums.panels = Call::panelsOf(call_.headSize());
     sums.y = part.results.out();
     sums.y_stride = call_.resultFloats();
     sums.next = next_values;

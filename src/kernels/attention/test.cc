@@ -423,7 +423,10 @@ TEST_P(AttentionTest, TheLargestScoreHasWeightOne) {
       Sequence& s = sequences[0];
       for (float& q : s.q) q = size * size * 1e3f;
       // The keys grow, so that each row's largest score is its last one, far above the others.
-      for (size_t i = 0; i < s.k.size(); ++i) s.k[i] = size * static_cast<float>(1 + i / 32);
+      for (size_t i = 0; i < s.k.size(); ++i) {
+        const size_t position = i / 32;
+        s.k[i] = size * static_cast<float>(position + 1);
+      }
       const auto out = runChunked(newBackend(1), values, shape, sequences, 0);
       for (size_t i = 0; i < out[0].size(); ++i) {
         const size_t row = i / 64, d = i % 32;
