@@ -28,8 +28,8 @@ struct AttentionProduct {
   int64_t panels = 0;
   float* y = nullptr;
   int64_t y_stride = 0;  // floats from a row to the next
-  // For each of the pointers w, memory of the same size to prefetch into L2, line by line as the weights are read.
-  // The array or a pointer in it may be null: nothing to prefetch.
+  // One pointer per piece: memory to prefetch into L2 while the piece's weights are read, a line of 64 bytes for each
+  // line of weights. The array or a pointer in it may be null: nothing to prefetch.
   const std::byte* const* next = nullptr;
 };
 
