@@ -1,6 +1,7 @@
 #include "formats/pickle.h"
 
 #include <bit>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -194,12 +195,7 @@ class Machine {
     return text;
   }
 
-  void push(const PickleValue& value) {
-    // Growing by a quarter, not to twice the size, keeps a file of empty containers below 64 bytes an opcode: a
-    // container, the stack, and a copy of the stack while it grows.
-    if (stack_.size() == stack_.capacity()) stack_.reserve(stack_.size() + stack_.size() / 4 + 16);
-    stack_.push_back(value);
-  }
+  void push(const PickleValue& value) { stack_.push_back(value); }
   size_t bottom() const { return marks_.empty() ? 0 : marks_.back(); }
   PickleValue& top() {
     if (stack_.size() <= bottom()) corrupt("its stack is empty");
@@ -210,14 +206,28 @@ class Machine {
     stack_.pop_back();
     return value;
   }
-  // Removes the last mark and the values above it; returns these values.
-  std::vector<PickleValue> popMark() {
+  // Positions on the stack: of the topmost `count` values, and of the values above the last mark, which is removed.
+  size_t topmost(size_t count) const {
+    if (stack_.size() < bottom() + count) corrupt("its stack is empty");
+    return stack_.size() - count;
+  }
+  size_t popMark() {
     if (marks_.empty()) corrupt("a mark is missing");
-    const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<PickleValue> items(from, stack_.end());
-    stack_.erase(from, stack_.end());
+    const size_t from = marks_.back();
     marks_.pop_back();
-    return items;
+    return from;
+  }
+  // The value that the values from position `from` on are put into.
+  const PickleValue& below(size_t from) const {
+    if (from <= bottom()) corrupt("its stack is empty");
+    return stack_[from - 1];
+  }
+  auto iterator(size_t position) { return stack_.begin() + static_cast<std::ptrdiff_t>(position); }
+  void drop(size_t from) { stack_.erase(iterator(from), stack_.end()); }
+  void moveItems(const PickleValue& container, size_t from) {
+    auto& items = heap_.items(container);
+    items.insert(items.end(), iterator(from), stack_.end());
+    drop(from);
   }
 
   PickleValue finish() {
@@ -247,30 +257,30 @@ class Machine {
     push(value);
   }
 
-  void pushTuple(size_t size) {
-    if (stack_.size() < bottom() + size) corrupt("its stack is empty");
-    const PickleValue tuple = heap_.newTuple(std::span(stack_).last(size));
-    stack_.resize(stack_.size() - size);
+  // These three take the values from position `from` on off the stack.
+  void makeTuple(size_t from) {
+    const PickleValue tuple = heap_.newTuple(iterator(from), stack_.end());
+    drop(from);
     push(tuple);
   }
 
-  void append(const std::vector<PickleValue>& values) {
-    if (host_.isOpaque(top())) return;
-    if (!top().is(PickleKind::kList)) corrupt("it appends to a value that is not a list");
-    auto& items = heap_.items(top());
-    items.insert(items.end(), values.begin(), values.end());
+  void append(size_t from) {
+    const PickleValue& list = below(from);
+    if (host_.isOpaque(list)) return drop(from);
+    if (!list.is(PickleKind::kList)) corrupt("it appends to a value that is not a list");
+    moveItems(list, from);
   }
 
-  void setItems(const std::vector<PickleValue>& values) {
-    if (host_.isOpaque(top())) return;
-    if (!top().isDict()) corrupt("it sets items of a value that is not a dictionary");
-    if (values.size() % 2 != 0) corrupt("a key has no value");
-    auto& items = heap_.items(top());
-    for (size_t i = 0; i < values.size(); i += 2) {
-      if (!isKey(values[i]) && !host_.isOpaque(values[i]))
+  void setItems(size_t from) {
+    const PickleValue& dict = below(from);
+    if (host_.isOpaque(dict)) return drop(from);
+    if (!dict.isDict()) corrupt("it sets items of a value that is not a dictionary");
+    if ((stack_.size() - from) % 2 != 0) corrupt("a key has no value");
+    for (size_t i = from; i < stack_.size(); i += 2) {
+      if (!isKey(stack_[i]) && !host_.isOpaque(stack_[i]))
         fail(ErrorCode::kUnsupported, "{}: a dictionary key is neither a string nor a number", source_);
     }
-    items.insert(items.end(), values.begin(), values.end());
+    moveItems(dict, from);
   }
 
   void reduce() {
@@ -358,27 +368,25 @@ class Machine {
       case kShortBinString:
         return pushText(number<uint8_t>());
       case kEmptyTuple:
-        return push(heap_.newTuple({}));
+        return makeTuple(stack_.size());
       case kTuple1:
-        return pushTuple(1);
+        return makeTuple(topmost(1));
       case kTuple2:
-        return pushTuple(2);
+        return makeTuple(topmost(2));
       case kTuple3:
-        return pushTuple(3);
+        return makeTuple(topmost(3));
       case kTuple:
-        return push(heap_.newTuple(popMark()));
+        return makeTuple(popMark());
       case kEmptyList:
         return push(heap_.newContainer(PickleKind::kList));
       case kEmptyDict:
         return push(heap_.newContainer(PickleKind::kDict));
       case kAppend:
-        return append({pop()});
+        return append(topmost(1));
       case kAppends:
         return append(popMark());
-      case kSetItem: {
-        const PickleValue value = pop(), key = pop();
-        return setItems({key, value});
-      }
+      case kSetItem:
+        return setItems(topmost(2));
       case kSetItems:
         return setItems(popMark());
       case kBinPut:
@@ -439,7 +447,8 @@ class Machine {
   PickleHeap& heap_;
   int protocol_ = 0;
   size_t at_ = 0;
-  std::vector<PickleValue> stack_;
+  // A deque, which is not copied while it grows, keeps hostile files below 64 bytes of memory an opcode.
+  std::deque<PickleValue> stack_;
   std::vector<size_t> marks_;
   Memo memo_;
 };
@@ -449,13 +458,6 @@ PickleValue PickleHeap::newContainer(PickleKind kind) {
   PickleValue value = ofKind(kind);
   value.index = static_cast<uint32_t>(containers_.size());
   containers_.emplace_back();
-  return value;
-}
-
-PickleValue PickleHeap::newTuple(std::span<const PickleValue> items) {
-  PickleValue value = ofKind(PickleKind::kTuple, static_cast<int64_t>(items.size()));
-  value.index = static_cast<uint32_t>(tuples_.size());
-  tuples_.insert(tuples_.end(), items.begin(), items.end());
   return value;
 }
 

@@ -46,7 +46,15 @@ class PickleHeap {
   explicit PickleHeap(std::string_view text) : text_(text) {}
 
   PickleValue newContainer(PickleKind kind);  // an empty kList, kDict or kOrderedDict
-  PickleValue newTuple(std::span<const PickleValue> items);
+  template <typename Iterator>
+  PickleValue newTuple(Iterator begin, Iterator end) {
+    PickleValue tuple;
+    tuple.kind = PickleKind::kTuple;
+    tuple.index = static_cast<uint32_t>(tuples_.size());
+    tuple.integer = end - begin;
+    tuples_.insert(tuples_.end(), begin, end);
+    return tuple;
+  }
   // A list's items, or a dict's alternating keys and values in the order they were set. A dict's key may occur several
   // times; the last value counts.
   std::vector<PickleValue>& items(const PickleValue& container) { return containers_[container.index]; }
