@@ -265,6 +265,11 @@ std::string clientMessage(std::string_view text) {
   return out;
 }
 
+void addCharge(ClientCharge& memory, size_t bytes) {
+  const MemoryAnswer answer = memory.add(bytes);
+  if (answer != MemoryAnswer::kGranted) throw ApiError::outOfMemory(answer);
+}
+
 ApiError currentApiError() {
   try {
     throw;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/http/client.h"
 #include "server/http/http.h"
 
 namespace chorus::server {
@@ -86,6 +87,9 @@ class ApiError : public std::exception {
 // first word with a slash to the last slash counts as one path. Ordinary words between two relative paths may therefore
 // be removed too.
 std::string clientMessage(std::string_view text);
+
+// Adds `bytes` to the charge. Throws ApiError::outOfMemory() if they are not granted.
+void addCharge(ClientCharge& memory, size_t bytes);
 
 // Converts the exception that is being handled: an ApiError is returned as it is; WorkStopped becomes status 400
 // (work), 504 (time) or 503 (cancelled: the server stops); another chorus::Error follows its code;

@@ -2,8 +2,11 @@
 
 namespace chorus {
 
-IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens)
-    : tokenizer_(std::move(tokenizer)), stream_(tokenizer_->decoder()), skip_special_tokens_(skip_special_tokens) {}
+IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens,
+                                               WorkMeter* meter)
+    : tokenizer_(std::move(tokenizer)),
+      stream_(tokenizer_->decoder(), meter),
+      skip_special_tokens_(skip_special_tokens) {}
 
 std::string IncrementalDetokenizer::feed(int32_t id) {
   const Utf8Text* token = tokenizer_->decoderText(id);

@@ -14,7 +14,9 @@ namespace chorus {
 // Each result is valid UTF-8 and contains whole characters only.
 class IncrementalDetokenizer {
  public:
-  IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens);
+  // meter: see DecodeStream.
+  IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens,
+                         WorkMeter* meter = nullptr);
 
   // Returns the text that this id completes; often empty.
   std::string feed(int32_t id);

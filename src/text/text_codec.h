@@ -22,6 +22,7 @@ struct TextStreamOptions {
   bool include_stop = false;        // the text includes the stop string that ends it
   bool skip_special_tokens = true;  // special tokens have no text
   int32_t stops_from = 0;           // stop strings are not matched in this many first tokens
+  WorkMeter* meter = nullptr;       // charged with the decoder's work; must outlive the stream. Null: none
 };
 
 // Text of one growing token sequence. Not thread-safe.

@@ -49,8 +49,8 @@ class ApiKeys {
   static ApiKeys single(std::string_view key);
   static constexpr size_t kMinKeyBytes = 8;
 
-  // The rights of the key that the request presents, in `authorization: Bearer KEY` or `x-api-key: KEY`. Compares with
-  // every key in constant time. Throws ApiError (401) without a known key.
+  // The rights of the key that the request presents, in `authorization: Bearer KEY` or `x-api-key: KEY`. Throws
+  // ApiError (401) without a known key.
   std::shared_ptr<const KeyRights> authenticate(const HttpRequest& request) const;
   size_t size() const { return keys_.size(); }
   // The limits of the entry with the adapter's name, else of the first one whose pattern fits; none without an entry.
@@ -67,11 +67,8 @@ class ApiKeys {
   void readAdapters(const Json& list, std::string_view source);
   AdapterSettings settingsOf(const std::string& adapter) const;
 
-  struct Key {
-    std::string digest;  // SHA-256 in lower-case hexadecimal digits
-    std::shared_ptr<const KeyRights> rights;
-  };
-  std::vector<Key> keys_;
+  // By the key's SHA-256 in lower-case hexadecimal digits.
+  std::unordered_map<std::string, std::shared_ptr<const KeyRights>> keys_;
   std::unordered_map<std::string, AdapterSettings> adapters_by_name_;
   std::vector<std::pair<std::string, AdapterSettings>> adapters_by_pattern_;
   bool limits_adapters_ = false;

@@ -17,14 +17,14 @@ std::optional<executor::FairShare> fairShareOf(FairBy by, const HttpRequest& req
   const auto weight_of = [&](const std::string& adapter) {
     return request.keys != nullptr ? request.keys->weightOfAdapter(adapter) : 1;
   };
-  // The base model is group 0. Ids of adapters are small, so those of compositions differ from them.
+  // The base model is group 0.
   if (model.adapter_id) {
     share.group = *model.adapter_id + 1;
     share.weight = weight_of(model.name);
   } else if (!model.composed_of.empty()) {
-    constexpr executor::IdType kPrime = 1099511628211;  // of the hash FNV-1a
-    share.group = 14695981039346656037U;
-    for (const auto& term : model.composition) share.group = (share.group ^ term.taskId) * kPrime;
+    // One group for all compositions of a client, who could otherwise have as many shares as there are orders of a few
+    // adapters. Ids of adapters are small, so the highest bit keeps it apart from them.
+    share.group = (request.client != nullptr ? request.client->id() : 0) | executor::IdType{1} << 63;
     share.weight = weight_of(model.composed_of.front());
     for (const std::string& name : model.composed_of) share.weight = std::min(share.weight, weight_of(name));
   }

@@ -13,7 +13,7 @@ namespace chorus::server {
 enum class FairBy {
   kTurns,     // free slots go to the client that runs the fewest sequences; there are no shares
   kClients,   // each client has a share; the weights are those of the keys
-  kAdapters,  // each adapter has a share, and so have the base model and each composition
+  kAdapters,  // each adapter has a share, so has the base model, and so have all compositions of a client
 };
 
 // The share of a request for `model`. Without a weight in the file of keys it is 1; that of a composition is the lowest

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/free_text.h"
 #include "server/openai/generation_writer.h"
 #include "server/openai/log_probs.h"
@@ -71,7 +73,7 @@ class CompletionWriter : public GenerationWriter {
   std::vector<int64_t> offsets_;
 };
 
-// Returns the tokens of `prompt`. Token ids are moved out of it.
+// Returns the tokens of `prompt`, not more than the engine takes. Token ids are moved out of it.
 executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model, CompletionRequest::Prompt& prompt,
                              bool add_special_tokens, WorkMeter& meter) {
   executor::VecTokens tokens;
@@ -79,6 +81,9 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
     tokens = encodePrompt(context, model, *text, add_special_tokens, meter, "prompt");
   } else {
     tokens = std::move(std::get<std::vector<int32_t>>(prompt));
+    if (std::cmp_greater(tokens.size(), context.engine.maxInputLen())) {
+      throw promptTooLong(context, static_cast<int64_t>(tokens.size()), "prompt");
+    }
     for (const int32_t token : tokens) {
       if (token >= context.engine.vocabSize()) {
         throw ApiError::invalid(fmt::format("Invalid value for 'prompt': token id {} is not below the vocabulary's "
@@ -92,6 +97,21 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
     throw ApiError::invalid("Invalid value for 'prompt': it has no tokens.", "prompt", "invalid_value");
   }
   return tokens;
+}
+
+// Returns the text of a prompt for its answers to begin with. Charges it to `memory`, once for each copy.
+std::string echoOf(const ServedModel& model, CompletionRequest::Prompt& prompt, const executor::VecTokens& tokens,
+                   size_t copies, WorkMeter& meter, ClientCharge& memory) {
+  if (auto* text = std::get_if<std::string>(&prompt)) {
+    addCharge(memory, text->size() * copies);
+    return std::move(*text);
+  }
+  std::string echo;
+  decodePieces(model, tokens, false, meter, [&](const std::string& piece) {
+    addCharge(memory, piece.size() * copies);
+    echo += piece;
+  });
+  return echo;
 }
 
 }  // namespace
@@ -114,15 +134,17 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       .queue_timeout = queueTimeoutOf(context, request),
                       .share = fairShareOf(context.fair_by, request, *model)};
   std::vector<std::string> echoes;
+  ClientCharge of_answer(request.client);
+  // A whole answer has the echo in each of its choices, and the writer keeps it for them.
+  const size_t echo_copies = 1 + (parsed.options.stream ? 0 : static_cast<size_t>(parsed.options.choices));
   for (auto& prompt : parsed.prompts) {
     job.prompts.push_back(tokensOf(context, *model, prompt, parsed.add_special_tokens, meter));
     if (!parsed.echo) continue;
-    auto* text = std::get_if<std::string>(&prompt);
-    echoes.push_back(text != nullptr ? std::move(*text) : model->text->decode(job.prompts.back(), false));
+    echoes.push_back(echoOf(*model, prompt, job.prompts.back(), echo_copies, meter, of_answer));
   }
   const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
   auto writer = std::make_shared<CompletionWriter>(
-      AnswerSetup{exchange, model, parsed.options, choices, ClientCharge(request.client)}, std::move(echoes));
+      AnswerSetup{exchange, model, parsed.options, choices, std::move(of_answer)}, std::move(echoes));
   startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 

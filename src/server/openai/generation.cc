@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "server/access/usage_limits.h"
 #include "server/metrics/request_record.h"
+#include "server/openai/prompt_tokens.h"
 
 namespace chorus::server {
 
@@ -89,6 +90,7 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
     : context_(context),
       job_(std::move(job)),
       rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text, meter)),
+      kept_(job_.client),
       inbox_charge_(job_.client) {
   const auto add = [this](int32_t id) {
     if (std::find(end_ids_.begin(), end_ids_.end(), id) == end_ids_.end()) end_ids_.push_back(id);
@@ -105,15 +107,7 @@ int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
   const int64_t length = static_cast<int64_t>(prompt.size());
   const int64_t context_length = context_.engine.maxSeqLen();
   const int64_t room = context_length - length;
-  if (length > context_.engine.maxInputLen() || room < 1) {
-    std::string message = fmt::format("This model's maximum context length is {} tokens", context_length);
-    if (context_.engine.maxInputLen() < context_length - 1) {
-      message += fmt::format(", of which the {} may take {}", job_.prompt_field, context_.engine.maxInputLen());
-    }
-    message += fmt::format(". However, your request has {} input tokens. Please reduce the length of the {}.", length,
-                           job_.prompt_field);
-    throw ApiError::invalid(std::move(message), job_.prompt_field, "context_length_exceeded");
-  }
+  if (length > context_.engine.maxInputLen() || room < 1) throw promptTooLong(context_, length, job_.prompt_field);
   if (const auto asked = job_.options.max_tokens) {
     if (*asked <= room) return std::max(*asked, 1);
     throw ApiError::invalid(
@@ -188,7 +182,21 @@ void Generation::endUsage() const {
   if (job_.usage != nullptr) job_.usage->end();
 }
 
+// The request's body is freed before its answer begins. What is kept of it, here and in the engine's queue, is charged
+// until then.
+void Generation::chargeKept() {
+  constexpr size_t kSequenceBytes = 1024;  // a sequence in the queue, without its tokens
+  const auto n = static_cast<size_t>(job_.options.generated);
+  size_t bytes = 0;
+  for (const auto& prompt : job_.prompts) {
+    bytes += n * kSequenceBytes + (1 + n) * prompt.size() * sizeof(executor::TokenIdType);
+  }
+  if (rules_.embedding_bias) bytes += static_cast<size_t>(context_.engine.vocabSize()) * sizeof(float);
+  addCharge(kept_, bytes);
+}
+
 void Generation::enqueue() {
+  chargeKept();
   const auto n = static_cast<size_t>(job_.options.generated);
   std::vector<executor::Request> requests;
   for (const auto& prompt : job_.prompts) {
@@ -288,54 +296,49 @@ void Generation::onResponse(size_t choice, const executor::Response& response) {
   }
 }
 
-// Processes at most one batch in one turn, so that generations take turns on the delivery threads.
+// Takes arrivals for a short time in one turn, so that generations take turns on the delivery threads.
 void Generation::process() {
-  constexpr size_t kBatch = 64;
-  std::vector<Arrival> arrivals;
-  MemoryAnswer answer;
-  bool more;
+  constexpr auto kTurn = std::chrono::milliseconds(2);
+  const auto turn_end = std::chrono::steady_clock::now() + kTurn;
   try {
-    arrivals.reserve(kBatch);
-    {
-      std::lock_guard lock(mutex_);
-      if (cancelled_) {
+    for (;;) {
+      {
+        std::lock_guard lock(mutex_);
+        if (cancelled_) {
+          listener_ = nullptr;
+          return;
+        }
+        if (!arrival_ && !inbox_.empty()) {
+          arrival_ = std::move(inbox_.front());
+          inbox_.pop_front();
+          inbox_charge_.resize(inbox_charge_.bytes() - std::min(arrival_->bytes, inbox_charge_.bytes()));
+        }
+        if (!arrival_) {
+          if (inbox_answer_ != MemoryAnswer::kGranted) throw ApiError::outOfMemory(inbox_answer_);
+          scheduled_ = false;
+          return;
+        }
+      }
+      const Progress progress = handle(*arrival_, turn_end);
+      if (progress == Progress::kEnded) {
         listener_ = nullptr;
         return;
       }
-      size_t bytes = 0;
-      while (!inbox_.empty() && arrivals.size() < kBatch) {
-        bytes += inbox_.front().bytes;
-        arrivals.push_back(std::move(inbox_.front()));
-        inbox_.pop_front();
-      }
-      inbox_charge_.resize(inbox_charge_.bytes() - std::min(bytes, inbox_charge_.bytes()));
-      answer = inbox_.empty() ? inbox_answer_ : MemoryAnswer::kGranted;
+      if (progress == Progress::kHandled) arrival_.reset();
+      if (std::chrono::steady_clock::now() >= turn_end) return schedule();
     }
-    for (const Arrival& arrival : arrivals) {
-      if (!handle(arrival)) {
-        listener_ = nullptr;
-        return;
-      }
-    }
-    if (answer != MemoryAnswer::kGranted) throw ApiError::outOfMemory(answer);
-    {
-      std::lock_guard lock(mutex_);
-      more = !inbox_.empty();
-      scheduled_ = more;
-    }
-    if (more) schedule();
   } catch (...) {
     failWith(currentApiError());
   }
 }
 
-// Returns false if no more arrivals are to be handled.
-bool Generation::handle(const Arrival& arrival) {
+// Makes text of the arrival's tokens until the turn ends.
+Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_clock::time_point turn_end) {
   Choice& choice = choices_[arrival.choice];
-  if (choice.finished) return true;
+  if (choice.finished) return Progress::kHandled;
   if (arrival.response.hasError()) {
     failWith(fromExecutor(arrival.response, *job_.model, context_.models));
-    return false;
+    return Progress::kEnded;
   }
   const executor::Result& result = arrival.response.getResult();
   const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
@@ -344,10 +347,8 @@ bool Generation::handle(const Arrival& arrival) {
              : reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
                                                   : ApiError::unavailable("The server stopped before the answer was "
                                                                           "complete; send the request again."));
-    return false;
+    return Progress::kEnded;
   }
-  checkContent(result);
-  countCached(arrival.choice, result);
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
   delta.adapter_content_hash = result.adapterContentHash;
@@ -355,10 +356,15 @@ bool Generation::handle(const Arrival& arrival) {
   const bool none = result.outputTokenIds.empty() || onlyScores();
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
-  if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
-  if (job_.usage) job_.usage->generated(static_cast<int64_t>(tokens.size()), std::chrono::steady_clock::now());
-  addPromptLogProbs(arrival.choice, result, delta);
-  for (size_t i = 0; i < tokens.size(); ++i) {
+  if (arrival.handled == 0) {
+    checkContent(result);
+    countCached(arrival.choice, result);
+    if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
+    if (job_.usage) job_.usage->generated(static_cast<int64_t>(tokens.size()), std::chrono::steady_clock::now());
+    addPromptLogProbs(arrival.choice, result, delta);
+  }
+  bool in_time = true;
+  for (size_t& i = arrival.handled; i < tokens.size() && in_time; ++i) {
     ++usage_.completion_tokens;
     ++choice.tokens;
     if (result.logProbs) choice.log_prob_sum += static_cast<double>(result.logProbs->front()[i]);
@@ -373,15 +379,17 @@ bool Generation::handle(const Arrival& arrival) {
     if (piece.stopped_by) {
       context_.engine.cancel(choice.id);
       finishChoice(choice, "stop", *piece.stopped_by, std::move(delta));
-      return unfinished_ > 0;
+      return unfinished_ > 0 ? Progress::kHandled : Progress::kEnded;
     }
+    in_time = std::chrono::steady_clock::now() < turn_end;
   }
-  if (!last) {
-    const bool silent = delta.text.empty() && delta.log_probs.empty();
+  const bool whole = in_time || arrival.handled == tokens.size();
+  if (!last || !whole) {
+    const bool silent = delta.text.empty() && delta.log_probs.empty() && delta.prompt_log_probs.empty();
     delta.usage = usage_;
-    if (silent || listener_->onDelta(std::move(delta))) return true;
+    if (silent || listener_->onDelta(std::move(delta))) return whole ? Progress::kHandled : Progress::kTurnEnded;
     cancel();
-    return false;
+    return Progress::kEnded;
   }
   auto rest = choice.text->finish();
   delta.text += rest.text;
@@ -395,7 +403,7 @@ bool Generation::handle(const Arrival& arrival) {
   const bool stopped =
       !onlyScores() && (rest.stopped_by || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
   finishChoice(choice, stopped ? "stop" : "length", std::move(stop_reason), std::move(delta));
-  return unfinished_ > 0;
+  return unfinished_ > 0 ? Progress::kHandled : Progress::kEnded;
 }
 
 // Whether the first choice ended without a token because its time in the queue has passed, and not the request's.

@@ -97,8 +97,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
     size_t choice;
     executor::Response response;
     size_t bytes;
+    size_t handled = 0;  // number of its tokens of which text was made
+  };
+  enum class Progress {
+    kHandled,    // all of the arrival
+    kTurnEnded,  // the rest of it is left for the next turn
+    kEnded,      // the generation is over
   };
 
+  void chargeKept();
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
   // max_tokens is 0. The executor generates at least one token, which is dropped then.
   bool onlyScores() const { return job_.options.max_tokens == 0; }
@@ -109,7 +116,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void onResponse(size_t choice, const executor::Response& response);
   void schedule();
   void process();
-  bool handle(const Arrival& arrival);
+  Progress handle(Arrival& arrival, std::chrono::steady_clock::time_point turn_end);
   void checkContent(const executor::Result& result);
   void countCached(size_t choice, const executor::Result& result);
   void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
@@ -120,6 +127,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Job job_;
   executor::VecTokens end_ids_;
   TokenRules rules_;
+  ClientCharge kept_;
   GenerationUsage usage_;
   std::vector<std::optional<int32_t>> cached_tokens_;  // of each prompt, once a choice of it has started
 
@@ -127,6 +135,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> choices_;
   std::string adapter_content_hash_;  // the same for all choices; empty until the first is known
   size_t unfinished_ = 0;
+  std::optional<Arrival> arrival_;  // the one that process() handles
   std::shared_ptr<GenerationListener> listener_;
 
   std::mutex mutex_;  // guards what follows

@@ -146,6 +146,12 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     json["index"] = index++;
     if (choices.size() > 1) choices += ',';
     choices += textWith(json, "logprobs", whole->log_probs.take());
+    // Escapes may make the answer longer than the texts that were charged.
+    const MemoryAnswer answer = setup_.memory.resize(std::max(setup_.memory.bytes(), choices.size()));
+    if (answer != MemoryAnswer::kGranted) {
+      fail(ApiError::outOfMemory(answer));
+      return;
+    }
   }
   choices += ']';
   OrderedJson json = envelope(shape_.whole_object);

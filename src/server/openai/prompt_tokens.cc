@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "server/errors.h"
 
 namespace chorus::server {
@@ -20,6 +22,17 @@ executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& m
   }
 }
 
+ApiError promptTooLong(const ApiContext& context, int64_t tokens, std::string_view field) {
+  const int64_t context_length = context.engine.maxSeqLen();
+  std::string message = fmt::format("This model's maximum context length is {} tokens", context_length);
+  if (context.engine.maxInputLen() < context_length - 1) {
+    message += fmt::format(", of which the {} may take {}", field, context.engine.maxInputLen());
+  }
+  message +=
+      fmt::format(". However, your request has {} input tokens. Please reduce the length of the {}.", tokens, field);
+  return ApiError::invalid(std::move(message), std::string(field), "context_length_exceeded");
+}
+
 executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text, bool add_special_tokens,
                                 WorkMeter& meter, ClientCharge& memory) {
   constexpr size_t kBytesOfMemory = 16;  // for a byte of text; see Tokenizer::encode
@@ -29,10 +42,19 @@ executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text,
         "The text is too long: its tokens need more than one client's share of the server's memory.", std::nullopt,
         "request_too_complex");
   }
-  if (const MemoryAnswer answer = memory.add(bytes); answer != MemoryAnswer::kGranted) {
-    throw ApiError::outOfMemory(answer);
-  }
+  addCharge(memory, bytes);
   return model.text->encode(text, add_special_tokens, meter);
+}
+
+void decodePieces(const ServedModel& model, std::span<const int32_t> tokens, bool skip_special_tokens, WorkMeter& meter,
+                  FunctionRef<void(const std::string&)> add) {
+  const auto stream = model.text->newStream({.skip_special_tokens = skip_special_tokens, .meter = &meter});
+  const auto charged = [&](const std::string& piece) {
+    meter.charge(WorkMeter::kObject + piece.size());
+    if (!piece.empty()) add(piece);
+  };
+  for (const int32_t token : tokens) charged(stream->push(token).text);
+  charged(stream->finish().text);
 }
 
 }  // namespace chorus::server

@@ -87,9 +87,7 @@ OrderedJson parseRequestJson(std::string_view body, WorkMeter& meter, ClientChar
     throw ApiError::invalid("The request body holds more values than one client's share of the server's memory.",
                             std::nullopt, "request_too_complex");
   }
-  if (const MemoryAnswer answer = memory.add(bytes); answer != MemoryAnswer::kGranted) {
-    throw ApiError::outOfMemory(answer);
-  }
+  addCharge(memory, bytes);
   OrderedJson json;
   try {
     json = parseExactJson(body, "request body", {.max_bytes = kMaxBytes, .max_depth = kMaxDepth});

@@ -14,6 +14,7 @@
 #include "server/openai/option_fields.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
+#include "text/unicode.h"
 
 namespace chorus::server {
 namespace {
@@ -71,6 +72,17 @@ void parseLogProbs(const FieldReader& fields, GenerationOptions& options) {
   }
 }
 
+// Whether the answer may repeat the metadata, which is kept until then: OpenAI's limits.
+bool isRepeatable(const OrderedJson& metadata) {
+  constexpr size_t kMostPairs = 16, kLongestKey = 64, kLongestValue = 512;  // characters
+  if (!metadata.is_object() || metadata.size() > kMostPairs) return false;
+  for (const auto& [key, value] : metadata.items()) {
+    if (!value.is_string() || countCharacters(key) > kLongestKey) return false;
+    if (countCharacters(value.get_ref<const std::string&>()) > kLongestValue) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ResponseRequest parseResponseRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory) {
@@ -90,7 +102,7 @@ ResponseRequest parseResponseRequest(std::string_view body, WorkMeter& meter, Cl
   request.instructions = fields.string("instructions");
   if (request.instructions) appendMessage(request.chat.messages, "system", *request.instructions, true);
   addInput(fields, input, request.chat.messages);
-  if (const OrderedJson* metadata = fields.find("metadata"); metadata != nullptr && metadata->is_object()) {
+  if (const OrderedJson* metadata = fields.find("metadata"); metadata != nullptr && isRepeatable(*metadata)) {
     request.metadata = *metadata;
   }
   if (fields.find("tool_choice") != nullptr) request.tool_choice = *fields.string("tool_choice");

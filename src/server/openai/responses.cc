@@ -216,6 +216,7 @@ void handleResponse(const ApiContext& context, HttpRequest& request, const std::
   ClientCharge memory(request.client);
   const ResponseRequest parsed = parseResponseRequest(request.body, meter, memory);
   answerChat(context, request, exchange, meter, parsed.chat, [&](AnswerSetup setup) {
+    if (parsed.instructions) addCharge(setup.memory, parsed.instructions->size());
     return std::make_shared<ResponseWriter>(std::move(setup), errorFormFor(request.path, request.id), parsed,
                                             context.defaults);
   });

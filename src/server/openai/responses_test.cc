@@ -177,6 +177,20 @@ TEST_F(ResponsesTest, AnErrorEndsTheStream) {
   EXPECT_EQ(respond(R"("input":"hi","max_output_tokens":3)", 500)["error"]["message"], "the step failed");
 }
 
+TEST_F(ResponsesTest, MetadataWithinOpenAisLimitsIsRepeated) {
+  const auto with = [](const Json& metadata) {
+    return R"("max_output_tokens":1,"input":"a","metadata":)" + metadata.dump();
+  };
+  const Json longest{{std::string(64, 'k'), std::string(512, 'v')}};
+  EXPECT_EQ(respond(with(longest))["metadata"], longest);
+  Json many = Json::object();
+  for (int i = 0; i < 17; ++i) many[std::to_string(i)] = "v";
+  for (const Json& other : {Json{{"a", Json::array({1, 1})}}, Json{{std::string(65, 'k'), "v"}},
+                            Json{{"k", std::string(513, 'v')}}, many, Json::array({"a"})}) {
+    EXPECT_EQ(respond(with(other))["metadata"], Json::object()) << other.dump().substr(0, 40);
+  }
+}
+
 TEST_F(ResponsesTest, InstructionsWithoutTextAreNone) {
   respond(R"("max_output_tokens":1,"instructions":"","input":"hi")");
   EXPECT_EQ(promptSeen(), "user:hi;");

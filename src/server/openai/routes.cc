@@ -46,7 +46,8 @@ void checkContentType(const HttpRequest& request, bool takes_files) {
     throw unsupportedType("Compressed request bodies are not supported.");
   }
   const std::string_view stated = request.header("content-type");
-  if (stated.empty() && request.body.empty()) return;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (request.body.empty() && (reads || stated.empty())) return;
   std::string type(stated.substr(0, stated.find(';')));
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
   std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -145,15 +146,6 @@ HttpResponse live(const ApiContext*, const HttpRequest&, std::string_view) { ret
 HttpResponse ready(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is ready."); }
 HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) { return describeVersion(); }
 HttpResponse license(const ApiContext*, const HttpRequest&, std::string_view) { return describeLicense(); }
-HttpResponse metadata(const ApiContext* context, const HttpRequest& request, std::string_view) {
-  return describeMetadata({context->models, request.key});
-}
-HttpResponse manifest(const ApiContext* context, const HttpRequest& request, std::string_view) {
-  return describeManifest({context->models, request.key});
-}
-HttpResponse models(const ApiContext* context, const HttpRequest& request, std::string_view) {
-  return listModels({context->models, request.key});
-}
 HttpResponse model(const ApiContext* context, const HttpRequest& request, std::string_view name) {
   return describeModel({context->models, request.key}, name);
 }
@@ -164,8 +156,23 @@ HttpResponse openApi(const ApiContext*, const HttpRequest&, std::string_view) {
 
 HttpResponse page(const ApiContext*, const HttpRequest&, std::string_view) { return pageResponse(); }
 
-HttpResponse batch(const ApiContext* context, const HttpRequest& request, std::string_view) {
-  return describeBatch(*context, {context->models, request.key});
+HttpResponse metadata(const ApiContext&, const ModelView& models) { return describeMetadata(models); }
+HttpResponse manifest(const ApiContext&, const ModelView& models) { return describeManifest(models); }
+HttpResponse modelList(const ApiContext&, const ModelView& models) { return listModels(models); }
+
+// The work of an answer whose length grows with the number of models. It is made in the intake, because with many
+// adapters it would hold up all connections of an I/O thread.
+template <HttpResponse (*answer)(const ApiContext&, const ModelView&)>
+void ofAllModels(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                 WorkMeter& meter) {
+  constexpr uint64_t kWorkOfModel = 2048;
+  const ModelView models{context.models, request.key};
+  meter.charge(kWorkOfModel * models.list().size());
+  HttpResponse response = answer(context, models);
+  ClientCharge memory(request.client);
+  addCharge(memory, response.body.size());
+  response.memory = std::move(memory);
+  exchange->respond(std::move(response));
 }
 
 struct Route {
@@ -208,14 +215,14 @@ constexpr Route kRoutes[] = {
      {.summary = "Whether requests are served", .answer = "Health"}},
     {"/v1/version", Access::kInference, false, kRead, version, nullptr, kVersionRoute},
     {"/v1/license", Access::kInference, false, kRead, license, nullptr, kLicenseRoute},
-    {"/v1/metadata", Access::kInference, true, kRead, metadata, nullptr, kMetadataRoute},
-    {"/v1/manifest", Access::kInference, true, kRead, manifest, nullptr, kManifestRoute},
+    {"/v1/metadata", Access::kInference, true, kRead, nullptr, ofAllModels<metadata>, kMetadataRoute},
+    {"/v1/manifest", Access::kInference, true, kRead, nullptr, ofAllModels<manifest>, kManifestRoute},
     {"/v1/models",
      Access::kInference,
      true,
      kRead,
-     models,
      nullptr,
+     ofAllModels<modelList>,
      {.summary = "The models: base and adapters", .answer = "ModelList"}},
     {"/v1/models/", Access::kInference, true, kRead, model, nullptr, {.summary = "One model", .answer = "Model"}},
     {"/v1/completions", Access::kGenerate, true, "POST", nullptr, handleCompletion, kCompletionRoute},
@@ -313,7 +320,13 @@ constexpr Route kRoutes[] = {
       .takes_files = true}},
     {"/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
     {"/v1/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
-    {"/v1/batch", Access::kInference, true, kRead, batch, nullptr, {.summary = "The step that runs and the caches"}},
+    {"/v1/batch",
+     Access::kInference,
+     true,
+     kRead,
+     nullptr,
+     ofAllModels<describeBatch>,
+     {.summary = "The step that runs and the caches"}},
 };
 
 // Whether a request's path is one of the route's.

@@ -27,9 +27,7 @@ class ChargedBody {
   void add(std::string_view text) {
     if (text_.size() + text.size() > text_.capacity()) {
       const size_t capacity = std::max(2 * text_.capacity(), text_.size() + text.size());
-      if (const MemoryAnswer answer = memory_.resize(capacity); answer != MemoryAnswer::kGranted) {
-        throw ApiError::outOfMemory(answer);
-      }
+      addCharge(memory_, capacity - memory_.bytes());
       text_.reserve(capacity);
     }
     text_ += text;
@@ -140,17 +138,12 @@ void handleDetokenize(const ApiContext& context, HttpRequest& request, const std
         fmt::format("Invalid value for 'tokens': token id {} is not below the vocabulary's size of {}.", token, vocab),
         "tokens", "invalid_value");
   }
-  // A stream gives the text in pieces, so that a few ids of long tokens cannot take memory that is not charged.
-  const auto text = model->text->newStream({.skip_special_tokens = parsed.skip_special_tokens});
   ChargedBody body(request.client);
   body.add(R"({"prompt":")");
-  const auto add = [&](const std::string& piece) {
-    meter.charge(sizeof(OrderedJson) + piece.size());
+  decodePieces(*model, parsed.tokens, parsed.skip_special_tokens, meter, [&](const std::string& piece) {
     const std::string quoted = toText(piece);
     body.add(std::string_view(quoted).substr(1, quoted.size() - 2));
-  };
-  for (const int32_t token : parsed.tokens) add(text->push(token).text);
-  add(text->finish().text);
+  });
   body.add("\"}");
   exchange->respond(body.response());
 }

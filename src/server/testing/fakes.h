@@ -125,6 +125,7 @@ class FakeEngine : public EngineClient {
 
   executor::IdType enqueue(const executor::Request& request, Callback callback) override {
     std::lock_guard lock(mutex_);
+    if (on_enqueue) on_enqueue();
     if (requests_.size() >= queue_limit) fail(ErrorCode::kExhausted, "the request queue is full");
     requests_.emplace(++last_id_, Running{request, std::move(callback), {}});
     seen.push_back(request);
@@ -213,6 +214,7 @@ class FakeEngine : public EngineClient {
   std::map<executor::IdType, std::filesystem::path> adapters;
   std::set<executor::IdType> pinned;
   std::optional<Error> load_error;
+  std::function<void()> on_enqueue;
   std::function<std::optional<Error>(executor::IdType)> on_load;
 
  private:
@@ -370,6 +372,10 @@ class FakeExchange : public HttpExchange {
             .content_type = response_.content_type,
             .body = response_.body,
             .headers = response_.headers};
+  }
+  bool done() {
+    std::lock_guard lock(mutex_);
+    return done_;
   }
   bool streaming() {
     std::lock_guard lock(mutex_);

@@ -15,10 +15,13 @@ namespace {
 
 // Stages call each other recursively, so their number bounds the stack.
 constexpr size_t kMaxDecoders = 32;
-// Work limit of one call: kDecodeWork plus kDecodeWorkPerByte for each byte of the token (feed) or of all tokens
-// (flush).
-constexpr uint64_t kDecodeWork = uint64_t{1} << 20;
-constexpr uint64_t kDecodeWorkPerByte = 1024;
+// Work limit of one call: kDecodeWork plus kDecodeWorkPerByte for each byte of the token (feed) or of the text that may
+// be held back (flush). One call is not interrupted, and other sequences wait for it: a token takes at most a third of
+// a millisecond and an end 17.
+constexpr uint64_t kDecodeWork = uint64_t{1} << 16;
+constexpr uint64_t kDecodeWorkPerByte = 64;
+// Bytes that a decoder may hold back until the end of the text.
+constexpr size_t kMostHeldBack = size_t{256} << 10;
 
 // Turns tokens of the byte-level alphabet into bytes, and the bytes into UTF-8.
 class ByteLevelDecoder final : public DecoderStage {
@@ -196,7 +199,13 @@ class JoinStage final : public DecoderStage {
 class WholeTokenStage final : public DecoderStage {
  public:
   explicit WholeTokenStage(std::unique_ptr<DecoderStage> stage) : stage_(std::move(stage)) {}
-  void feed(Utf8Text token, EncodeWork&, Sink) override { text_.append(token); }
+  void feed(Utf8Text token, EncodeWork&, Sink) override {
+    if (text_.size() + token.size() > kMostHeldBack) {
+      fail(ErrorCode::kInvalidArgument, "the tokenizer's decoder holds back more than {} KiB of text",
+           kMostHeldBack >> 10);
+    }
+    text_.append(token);
+  }
   void flush(EncodeWork& work, Sink sink) override {
     stage_->feed(std::move(text_), work, sink);
     stage_->flush(work, sink);
@@ -290,17 +299,19 @@ Utf8Text DecodeStream::feed(Utf8View token) {
   EncodeWork work{meter, scratch};
   Utf8Text out;
   run(0, Utf8Text(token), work, out);
+  charge(meter.spent());
   return out;
 }
 
 Utf8Text DecodeStream::flush() {
-  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * fed_});
+  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * std::min(fed_, kMostHeldBack)});
   Scratch scratch(Scratch::limitFor(fed_));
   EncodeWork work{meter, scratch};
   Utf8Text out;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     stages_[stage]->flush(work, [&](Utf8Text next) { run(stage + 1, std::move(next), work, out); });
   }
+  charge(meter.spent());
   return out;
 }
 

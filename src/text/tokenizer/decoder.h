@@ -9,6 +9,7 @@
 
 #include "base/function_ref.h"
 #include "base/json.h"
+#include "base/work_meter.h"
 #include "text/tokenizer/encode_work.h"
 
 namespace chorus {
@@ -45,14 +46,21 @@ class TokenDecoder {
 // Decodes one sequence with a chain of decoders. Its texts are valid UTF-8 and contain whole characters only.
 class DecodeStream {
  public:
-  explicit DecodeStream(const TokenDecoder& decoder) : stages_(decoder.start()) {}
-  // Throws Error if the decoder costs too much work or memory for the tokens seen so far.
+  // meter: charged with the work of every call, after it; must outlive the stream. Null: only each call is limited.
+  explicit DecodeStream(const TokenDecoder& decoder, WorkMeter* meter = nullptr)
+      : stages_(decoder.start()), meter_(meter) {}
+  // Throws Error(kInvalidArgument) if the decoder costs too much work for the token, or holds back too much text, and
+  // what the meter throws.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();
 
  private:
   void run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out);
+  void charge(uint64_t work) const {
+    if (meter_ != nullptr) meter_->charge(work);
+  }
   std::vector<std::unique_ptr<DecoderStage>> stages_;
+  WorkMeter* meter_;
   size_t fed_ = 0;  // total bytes of the tokens fed
 };
 

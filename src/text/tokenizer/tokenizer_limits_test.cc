@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/testing/error_of.h"
 #include "support/test_paths.h"
+#include "text/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace chorus {
@@ -233,6 +234,32 @@ TEST(TokenizerLimitsTest, DecodersThatMultiplyTextAreRefused) {
   const std::vector<int32_t> ids(3, tokenizer->tokenId("a").value());
   EXPECT_THAT(errorOf([&] { tokenizer->decode(ids, false); }),
               AnyOf(HasSubstr("bytes of memory"), HasSubstr("of work")));
+}
+
+TEST(TokenizerLimitsTest, DecodersHoldBackALimitedText) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  const Json replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "b"}};
+  document["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, replace}}};
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  const int32_t id = tokenizer->tokenId("a").value();
+  const std::vector<int32_t> most(size_t{256} << 10, id);
+  EXPECT_EQ(tokenizer->decode(most, false), std::string(most.size(), 'b'));
+  const std::vector<int32_t> more(most.size() + 1, id);
+  EXPECT_THAT(errorOf([&] { tokenizer->decode(more, false); }), HasSubstr("holds back more than 256 KiB"));
+}
+
+TEST(TokenizerLimitsTest, TheMeterOfAStreamStopsItsDecoder) {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  document["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(a|b)+"}}}, {"content", ""}};
+  const auto tokenizer = Tokenizer::fromJson(document, Json(), "t.json");
+  const int32_t id = tokenizer->tokenId("a").value();
+  WorkMeter meter({.work = 1 << 10});
+  IncrementalDetokenizer stream(tokenizer, false, &meter);
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 10'000; ++i) EXPECT_EQ(stream.feed(id), "");
+      },
+      WorkStopped);
 }
 
 }  // namespace

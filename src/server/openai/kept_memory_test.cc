@@ -1,0 +1,180 @@
+// What a request keeps until its answer is charged to its client, and one client's text does not hold up another's.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "server/access/fair_share.h"
+#include "server/testing/routes_fixture.h"
+
+namespace chorus::server {
+namespace {
+
+// A codec in which the token 7 has a long text, and which counts the tokens that become text.
+class CountingCodec : public FakeCodec {
+ public:
+  static constexpr size_t kLongText = size_t{64} << 10;
+  std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override {
+    decoded += tokens.size();
+    return FakeCodec::decode(tokens, skip_special_tokens);
+  }
+  std::unique_ptr<TextStream> newStream(const TextStreamOptions&) const override {
+    return std::make_unique<Stream>(*this);
+  }
+  mutable std::atomic<size_t> decoded = 0;
+
+ private:
+  class Stream : public TextStream {
+   public:
+    explicit Stream(const CountingCodec& codec) : codec_(codec) {}
+    Piece push(int32_t token) override {
+      ++codec_.decoded;
+      return {std::string(token == 7 ? kLongText : 1, 'x'), std::nullopt};
+    }
+    Piece finish() override { return {}; }
+
+   private:
+    const CountingCodec& codec_;
+  };
+};
+
+class KeptMemoryTest : public RoutesTest {
+ protected:
+  KeptMemoryTest() {
+    models.putAdapter({.name = "long", .adapter_id = 0, .fingerprint = "fp", .created = 9, .text = counting});
+  }
+  HttpResponse echo(size_t tokens, int32_t token) {
+    const Json body{
+        {"model", "long"}, {"echo", true}, {"max_tokens", 1}, {"prompt", std::vector<int32_t>(tokens, token)}};
+    return answer("POST", "/v1/completions", body.dump());
+  }
+  std::shared_ptr<CountingCodec> counting = std::make_shared<CountingCodec>();
+};
+
+TEST_F(KeptMemoryTest, APromptOfTooManyIdsIsRefusedBeforeItsEchoIsMade) {
+  const HttpResponse response = echo(201, 1);
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(Json::parse(response.body)["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(counting->decoded, 0U);
+}
+
+TEST_F(KeptMemoryTest, AnEchoIsChargedWhileItIsMade) {
+  const HttpResponse response = echo(100, 7);
+  EXPECT_EQ(response.status, 429) << response.body.substr(0, 200);
+  EXPECT_LT(counting->decoded, 50U);
+  const HttpResponse short_echo = echo(3, 1);
+  EXPECT_EQ(short_echo.status, 200);
+  EXPECT_EQ(Json::parse(short_echo.body)["choices"][0]["text"], "xxxx");
+}
+
+TEST_F(KeptMemoryTest, WaitingSequencesAreCharged) {
+  // The charge while the last sequence of a request is added to the queue.
+  const auto charge_of = [&](const std::string& fields) {
+    size_t charged = 0;
+    engine.on_enqueue = [&] { charged = clients->used(); };
+    completion(fields);
+    return charged;
+  };
+  const size_t one = charge_of(R"("prompt":"p","max_tokens":2)");
+  const std::string prompt = R"("prompt":")" + std::string(100, 'p') + R"(","max_tokens":2,"temperature":1)";
+  EXPECT_GE(charge_of(prompt + R"(,"n":8)"), charge_of(prompt) + 7 * (1024 + 100 * sizeof(int32_t)));
+  EXPECT_GE(charge_of(R"("prompt":"p","max_tokens":2,"logit_bias":{"65":1})"), one + 258 * sizeof(float));
+}
+
+// Each of its answers is one arrival of many tokens, whose text takes long.
+class SlowTextTest : public RoutesTest {
+ protected:
+  class SlowCodec : public FakeCodec {
+   public:
+    explicit SlowCodec(std::vector<char>& order, std::mutex& mutex) : order_(order), mutex_(mutex) {}
+    std::unique_ptr<TextStream> newStream(const TextStreamOptions&) const override {
+      return std::make_unique<Stream>(*this);
+    }
+
+   private:
+    class Stream : public TextStream {
+     public:
+      explicit Stream(const SlowCodec& codec) : codec_(codec) {}
+      Piece push(int32_t token) override {
+        {
+          const std::lock_guard lock(codec_.mutex_);
+          codec_.order_.push_back(static_cast<char>(token));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return {std::string(1, static_cast<char>(token)), std::nullopt};
+      }
+      Piece finish() override { return {}; }
+
+     private:
+      const SlowCodec& codec_;
+    };
+    std::vector<char>& order_;
+    std::mutex& mutex_;
+  };
+
+  std::vector<char> order;
+  std::mutex mutex;
+};
+
+TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
+  models.putAdapter({.name = "slow",
+                     .adapter_id = 0,
+                     .fingerprint = "fp",
+                     .created = 9,
+                     .text = std::make_shared<SlowCodec>(order, mutex)});
+  std::vector<std::shared_ptr<FakeExchange>> exchanges;
+  constexpr int kTokens = 100;
+  const std::string names = "ABC";  // one more than there are delivery threads
+  for (const char name : names) {
+    const Json body{
+        {"model", "slow"}, {"prompt", std::vector<int32_t>(1, name)}, {"max_tokens", kTokens}, {"temperature", 0}};
+    exchanges.push_back(send("POST", "/v1/completions", body.dump()));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Json whole = Json::parse(exchanges[i]->wait().body);
+    EXPECT_EQ(whole["choices"][0]["text"], std::string(kTokens, names[i]));
+    EXPECT_EQ(whole["usage"]["completion_tokens"], kTokens);
+  }
+  // The last to begin did not wait for the end of another.
+  size_t last_begin = 0, first_end = order.size();
+  for (const char name : names) {
+    last_begin = std::max<size_t>(last_begin, std::ranges::find(order, name) - order.begin());
+    const auto end = std::find(order.rbegin(), order.rend(), name);
+    first_end = std::min<size_t>(first_end, order.rend() - end);
+  }
+  EXPECT_LT(last_begin, first_end);
+}
+
+TEST_F(RoutesTest, ListsOfModelsAreMadeInTheIntake) {
+  std::promise<void> begun, release;
+  intake.submit(std::make_shared<Intake::Ticket>(), {.client = 9, .work = [&](WorkMeter&) {
+                                                       begun.set_value();
+                                                       release.get_future().wait();
+                                                     }});
+  begun.get_future().wait();
+  std::vector<std::shared_ptr<FakeExchange>> lists;
+  for (const char* path : {"/v1/models", "/v1/metadata", "/v1/manifest", "/v1/batch"}) {
+    lists.push_back(send("GET", path));
+    EXPECT_FALSE(lists.back()->done()) << path;
+  }
+  EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200) << "not behind the intake";
+  release.set_value();
+  for (const auto& list : lists) EXPECT_EQ(list->wait().status, 200);
+}
+
+TEST_F(RoutesTest, CompositionsOfAClientHaveOneFairShare) {
+  const auto group = [&](const std::shared_ptr<Client>& of, std::vector<executor::WeightedLora> terms) {
+    const ServedModel model{
+        .name = "base", .composition = std::move(terms), .composed_of = {"a", "b"}, .fingerprint = ""};
+    HttpRequest request;
+    request.client = of;
+    return fairShareOf(FairBy::kAdapters, request, model)->group;
+  };
+  const auto other = clients->find("192.0.2.2");
+  EXPECT_EQ(group(client, {{1, 1.0F}, {2, 1.0F}}), group(client, {{2, 1.0F}, {1, 1.0F}}));
+  EXPECT_EQ(group(client, {{1, 1.0F}, {2, 1.0F}}), group(client, {{3, 0.5F}}));
+  EXPECT_NE(group(client, {{1, 1.0F}}), group(other, {{1, 1.0F}}));
+}
+
+}  // namespace
+}  // namespace chorus::server
