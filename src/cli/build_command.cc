@@ -16,6 +16,7 @@
 #include "cli/flag_values.h"
 #include "engine/adapter_limits.h"
 #include "engine/build.h"
+#include "kernels/input_format.h"
 #include "lora/adapter_files.h"
 #include "lora/module_ids.h"
 #include "models/architecture.h"
@@ -149,7 +150,7 @@ void addBuildCommand(CLI::App& app) {
                     "PEFT or NeMo adapters that the engine must take; their modules are the targets, unless "
                     "--lora_target_modules names them");
   build->add_option("--logits_dtype", args->logits_dtype, "Type that logits are rounded to; default: the checkpoint's")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+      ->check(oneOf({"float32", "float16", "bfloat16"}));
   build
       ->add_option(
           "--activations", args->activations,
@@ -157,7 +158,7 @@ void addBuildCommand(CLI::App& app) {
           "of a row, or group if that is smaller, share a scale. int8_per_token: all inputs of a row share one; "
           "for int8 weights with one scale for each output; faster on AMX, but can be less exact. Default: as the "
           "checkpoint's quant_algo says")
-      ->check(CLI::IsMember({"int16", "int8", "int8_per_token"}));
+      ->check(oneOf(kInputFormatNames));
   build->add_option("--workers", args->workers, "Packing threads; 0: all cores")
       ->check(inRange(0, 1 << 12))
       ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <initializer_list>
+#include <ranges>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -33,10 +34,10 @@ CLI::Validator inRange(T least, T most) {
 }
 
 // One of a list of words or numbers.
-template <typename T>
-CLI::Validator oneOf(std::vector<T> values) {
+template <std::ranges::range Values>
+CLI::Validator oneOf(const Values& values) {
   std::vector<std::string> words;
-  for (const T& value : values) words.push_back(fmt::format("{}", value));
+  for (const auto& value : values) words.push_back(fmt::format("{}", value));
   std::string choice = fmt::format("{}", fmt::join(words, "|"));
   return CLI::Validator(
       [words, choice](std::string& input) -> std::string {
@@ -47,7 +48,7 @@ CLI::Validator oneOf(std::vector<T> values) {
 }
 template <typename T>
 CLI::Validator oneOf(std::initializer_list<T> values) {
-  return oneOf(std::vector<T>(values));
+  return oneOf<std::initializer_list<T>>(values);
 }
 
 // Marks an option whose value must appear in no log. The mark is the name of its type, so the option is text to

@@ -17,6 +17,7 @@
 #include "cli/flag_values.h"
 #include "cli/nim_variables.h"
 #include "cli/variable_names.h"
+#include "kernels/input_format.h"
 #include "server/access/token_bucket.h"
 #include "server/serve.h"
 
@@ -326,7 +327,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
                    "row share one; for int8 weights with one scale for each output; faster on AMX, but can be less "
                    "exact. Default: as "
                    "a checkpoint's quant_algo says, else int16")
-      ->check(oneOf({"int16", "int8", "int8_per_token"}));
+      ->check(oneOf(kInputFormatNames));
   serve
       ->add_option("--max_seq_len", options.max_seq_len,
                    "Longest prompt plus answer of an engine built from a Hugging Face directory; default: the model's")

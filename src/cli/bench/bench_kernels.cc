@@ -108,7 +108,7 @@ Json report(const Measurement& m, const Roofs& roofs) {
   std::printf("%-17s %-10s %-9s %-52s %12.2f %9.2f %9.2f %6.1f%% %s%s\n", std::string(opName(m.variant.op)).c_str(),
               std::string(variantName(m.variant)).c_str(), dtype.c_str(), m.shape.c_str(), m.seconds * 1e6,
               m.bytes / m.seconds / 1e9, m.flops / m.seconds / 1e9, 100 * std::max(read_share, peak_share),
-              of_read ? "read" : "fma", moved ? ", which moved" : "");
+              of_read ? "read" : "products", moved ? ", which moved" : "");
   return {{"op", opName(m.variant.op)},
           {"variant", variantName(m.variant)},
           {"dtype", dtype},
@@ -117,8 +117,8 @@ Json report(const Measurement& m, const Roofs& roofs) {
           {"gb_per_s", m.bytes / m.seconds / 1e9},
           {"gflop_per_s", m.flops / m.seconds / 1e9},
           {"share_of_read_roof", read_share},
-          {"share_of_fma_roof", peak_share},
-          {"fma_gflop_per_s", {m.products_before / 1e9, m.products_after / 1e9}}};
+          {"share_of_products_roof", peak_share},
+          {"products_gflop_per_s", {m.products_before / 1e9, m.products_after / 1e9}}};
 }
 
 void runBenchKernels(const BenchKernelsArgs& args) {
@@ -153,7 +153,7 @@ void runBenchKernels(const BenchKernelsArgs& args) {
   std::printf("%s, %d threads\n", text.c_str(), args.threadCount());
   if (args.json.empty()) return;
   const Json document = {{"threads", args.threadCount()},
-                         {"roof", {{"read_gb_per_s", roofs.read() / 1e9}, {"fma_gflop_per_s", peaks}}},
+                         {"roof", {{"read_gb_per_s", roofs.read() / 1e9}, {"products_gflop_per_s", peaks}}},
                          {"rows", rows}};
   writeFileAtomically(args.json, document.dump(1) + "\n");
 }
