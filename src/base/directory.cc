@@ -124,8 +124,17 @@ bool Directory::isDirectory(const std::string& name) const {
 }
 
 Directory::Kind Directory::kindOf(const std::string& name) const {
+  if (hides(name)) return Kind::kNothing;
+  Descriptor parent;
+  const size_t slash = name.rfind('/');
+  if (slash != std::string::npos) {
+    parent = Descriptor(openName(name.substr(0, slash), O_PATH | O_DIRECTORY));
+    if (!parent) return Kind::kNothing;
+  }
+  const int directory = parent ? parent.get() : fd_.get();
+  const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
   struct stat info{};
-  if (hides(name) || ::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Kind::kNothing;
+  if (::fstatat(directory, last.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return Kind::kNothing;
   if (S_ISREG(info.st_mode)) return Kind::kFile;
   if (S_ISDIR(info.st_mode)) return Kind::kDirectory;
   return S_ISLNK(info.st_mode) ? Kind::kLink : Kind::kOther;

@@ -46,7 +46,7 @@ class Directory {
   bool isDirectory(const std::string& name) const;
   // Whether an entry has this name. A dangling or refused link counts.
   bool hasName(const std::string& name) const { return kindOf(name) != Kind::kNothing; }
-  // Type of the entry with this name. Links are not followed.
+  // Type of the entry with this name. A link at its end is not followed; this directory's rule applies to links before.
   enum class Kind { kNothing, kFile, kDirectory, kLink, kOther };
   Kind kindOf(const std::string& name) const;
 

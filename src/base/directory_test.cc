@@ -217,6 +217,24 @@ TEST_F(DirectoryTest, EachRefusalIsOneLine) {
   EXPECT_EQ(contents(tenant(Links::kFollow)->openFile("to_other")), "theirs");
 }
 
+// Otherwise an answer would show whether a file exists outside.
+TEST_F(DirectoryTest, NothingIsFoundBehindALinkThatIsRefused) {
+  using Kind = Directory::Kind;
+  link((top_ / "outside").string(), "out");
+  link("../other", "to_other");
+  link("sub", "in");
+  for (const Links links : {Links::kFollow, Links::kInside, Links::kNone}) {
+    const auto dir = tenant(links);
+    const Kind outside = links == Links::kFollow ? Kind::kFile : Kind::kNothing;
+    EXPECT_EQ(dir->kindOf("out/secret"), outside);
+    EXPECT_EQ(dir->kindOf("to_other/file"), outside);
+    EXPECT_EQ(dir->kindOf("in/file"), links == Links::kNone ? Kind::kNothing : Kind::kFile);
+    EXPECT_EQ(dir->kindOf("sub/file"), Kind::kFile);
+    EXPECT_EQ(dir->kindOf("sub/deep"), Kind::kDirectory);
+    EXPECT_EQ(dir->kindOf("out"), Kind::kLink);
+  }
+}
+
 TEST_F(DirectoryTest, ATenantThatIsALinkIsRefused) {
   fs::create_directory_symlink("other", top_ / "root/alias");
   fs::create_directory_symlink("../outside", top_ / "root/out");
