@@ -63,7 +63,7 @@ void checkTargetModules(const BuildConfig& build, const WeightTable& table, std:
 }
 
 int64_t adapterElements(const Adapter& adapter) {
-  int64_t elements = std::ssize(adapter.embedding_tokens.rows) + std::ssize(adapter.head_tokens.rows);
+  int64_t elements = adapter.embedding_tokens.elements() + adapter.head_tokens.elements();
   for (const AdapterModule& module : adapter.modules) elements += module.rank * (module.in + module.out);
   for (const AdapterWeight& weight : adapter.weights) elements += weight.rows * weight.cols;
   return elements;

@@ -52,8 +52,8 @@ TEST(AdapterLimits, ElementsAreAllValues) {
   EXPECT_EQ(adapterElements(adapter), 2 * (3 + 5) + 4 * 7);
   adapter.weights.push_back({.rows = 10, .cols = 3});
   EXPECT_EQ(adapterElements(adapter), 44 + 30);
-  adapter.embedding_tokens.rows.resize(5);
-  adapter.head_tokens.rows.resize(6);
+  adapter.embedding_tokens = {.tokens = {4}, .cols = 5};
+  adapter.head_tokens = {.tokens = {4, 7}, .cols = 3};
   EXPECT_EQ(adapterElements(adapter), 74 + 11);
 }
 

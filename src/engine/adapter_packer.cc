@@ -20,11 +20,11 @@ namespace {
 
 const std::byte* bytesOf(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
 
-// The runs of consecutive tokens, each as the index of its first token and the number of its tokens.
-std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens) {
+// The runs of consecutive tokens, each as the index of its first token and the number of its tokens, at most `longest`.
+std::vector<std::pair<size_t, size_t>> runsOf(const std::vector<int32_t>& tokens, size_t longest) {
   std::vector<std::pair<size_t, size_t>> runs;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && tokens[i] == tokens[i - 1] + 1) {
+    if (i > 0 && tokens[i] == tokens[i - 1] + 1 && runs.back().second < longest) {
       ++runs.back().second;
     } else {
       runs.emplace_back(i, 1);
@@ -159,9 +159,17 @@ class AdapterPacker::Writer {
     });
     return {data, lora_format_, out, in};
   }
+  // values() returns `count` values.
+  template <typename Values>
+  const float* takeFloats(int64_t count, Values&& values) {
+    constexpr size_t kBytes = sizeof(float);
+    return reinterpret_cast<const float*>(take(count * static_cast<int64_t>(kBytes), [&](std::byte* host) {
+      const auto& floats = values();
+      std::memcpy(host, floats.data(), floats.size() * kBytes);
+    }));
+  }
   const float* copyFloats(std::span<const float> values) {
-    return reinterpret_cast<const float*>(
-        take(std::ssize(values) * 4, [&](std::byte* host) { std::memcpy(host, values.data(), values.size() * 4); }));
+    return takeFloats(std::ssize(values), [&] { return values; });
   }
 
   LoraTerm partOf(const AdapterModule& module, int64_t out_begin) {
@@ -298,22 +306,28 @@ class AdapterPacker::Writer {
   }
 
   // Adds two LoRA terms for each run of replaced rows. The first has magnitude 0 and removes the base's product. The
-  // second adds the product with the new rows: they are its A, and its B is the identity.
+  // second adds the product with the new rows: they are its A, and its B is the identity, whose size grows with the
+  // square of the run's length.
   void addHeadTokens() {
+    constexpr size_t kLongestRun = 256;
     const AdapterTokens& tokens = part_.head_tokens;
     const int64_t hidden = config_.embedding_size;
-    for (const auto& [first, count] : runsOf(tokens.tokens)) {
+    for (const auto& [first, count] : runsOf(tokens.tokens, kLongestRun)) {
       const auto rows = static_cast<int64_t>(count);
       const int64_t out_begin = tokens.tokens[first];
       addHead({.out_begin = out_begin,
                .a = {nullptr, dtype_, 0, hidden},
                .b = {nullptr, dtype_, rows, 0},
                .magnitude = copyFloats(std::vector<float>(count, 0.0f))});
-      std::vector<float> identity(count * count);
-      for (size_t i = 0; i < count; ++i) identity[i * count + i] = 1;
       LoraTerm rows_part{.out_begin = out_begin};
-      rows_part.a = pack(bytesOf(tokens.rows) + first * static_cast<size_t>(hidden) * 4, DType::kFloat32, rows, hidden);
-      rows_part.b = pack(bytesOf(identity), DType::kFloat32, rows, rows);
+      const std::byte* values =
+          base_ == nullptr ? nullptr : bytesOf(tokens.rows) + first * static_cast<size_t>(hidden) * sizeof(float);
+      rows_part.a = pack(values, DType::kFloat32, rows, hidden);
+      rows_part.b = pack(dtype_, rows, rows, [&, n = count] {
+        std::vector<float> identity(n * n);
+        for (size_t i = 0; i < n; ++i) identity[i * n + i] = 1;
+        return convertedValues(bytesOf(identity), DType::kFloat32, dtype_, rows * rows, throttle_);
+      });
       addHead(rows_part);
     }
   }
@@ -338,9 +352,11 @@ class AdapterPacker::Writer {
       embedding.replaced_tokens = reinterpret_cast<const int32_t*>(take(embedding.replaced * 4, [&](std::byte* host) {
         std::memcpy(host, tokens.tokens.data(), tokens.tokens.size() * 4);
       }));
-      std::vector<float> rows(tokens.rows.size());
-      roundValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, rows, throttle_);
-      embedding.replaced_rows = copyFloats(rows);
+      embedding.replaced_rows = takeFloats(tokens.elements(), [&] {
+        std::vector<float> rows(tokens.rows.size());
+        roundValues(bytesOf(tokens.rows), DType::kFloat32, dtype_, rows, throttle_);
+        return rows;
+      });
     }
     for (const AdapterModule& module : part_.modules) {
       if (module.module_id == kTokenEmbedding) embedding.parts.push_back(embeddingPart(module));

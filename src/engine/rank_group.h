@@ -51,7 +51,8 @@ class RankGroup {
   // the adapter's modules, or if the adapter adds too many tokens.
   std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                                                         const MakeThrottleClock& make_clock = nullptr) const;
-  // The number of bytes that the prepared adapter will take on all ranks. Throws the Errors of checkServable().
+  // The number of bytes that the prepared adapter will take on all ranks. If only shapes were read, copies of the
+  // base's values count in full. Throws the same Errors as prepareAdapter(), except those that values cause.
   int64_t preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                         const MakeThrottleClock& make_clock = nullptr) const;
   // Composes adapters of this group (see composeParts()). terms: at least one, each with an empty composition_refusal.
@@ -65,6 +66,8 @@ class RankGroup {
 
  private:
   struct Ranks;
+  // Throws the Errors of prepareAdapter() that need no values.
+  void checkFits(const Adapter& adapter) const;
   // Gives an adapter an id. The ranks drop the adapter when the result's `shares` end.
   PreparedAdapter registered() const;
   // Runs kPrepare or kMeasure on all ranks. Returns the sum of their bytes and the first refusal.

@@ -179,7 +179,7 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   const RankGroup ranks(RankGroup::loadEngines(makeEngine(config, build, 1)), {.threads = 1},
                         {.kv_blocks = 16, .max_added_tokens = 5});
   const std::vector<float> values(60 * 24, 0.5f);
-  const auto refusalOf = [&](int64_t vocab, int64_t input) {
+  const auto refusalOf = [&](int64_t vocab, int64_t input, bool measured = false) {
     Adapter adapter{.name = "grown", .vocab_size = vocab, .input_vocab_size = input, .content_hash = "hash"};
     const auto add = [&](const WeightSlot& slot, int64_t rows) {
       AdapterWeight weight{.slot = slot, .rows = rows, .cols = 24};
@@ -188,12 +188,15 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
     };
     add(slotOf(LinearId::kHead), vocab);
     add(slotOf(TableId::kTokens), input);
-    return errorOf([&] { ranks.prepareAdapter(adapter); });
+    return errorOf([&] {
+      measured ? static_cast<void>(ranks.preparedBytes(adapter)) : static_cast<void>(ranks.prepareAdapter(adapter));
+    });
   };
   EXPECT_EQ(refusalOf(50, 50), "");
   EXPECT_EQ(refusalOf(0, 50), "") << "takes more than it answers";
   for (const auto& [vocab, input] : {std::pair(51, 51), std::pair(48, 47), std::pair(46, 0)}) {
     EXPECT_NE(refusalOf(vocab, input).find("at most 50, all of which they take"), std::string::npos) << vocab;
+    EXPECT_NE(refusalOf(vocab, input, true).find("at most 50"), std::string::npos) << "already when it is measured";
   }
 }
 
@@ -261,7 +264,7 @@ TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
   const auto base = step(ranks, nullptr);
   for (auto tokens : {&Adapter::embedding_tokens, &Adapter::head_tokens}) {
     Adapter exact{.name = "tokens", .content_hash = "hash"};
-    exact.*tokens = {.tokens = {8, 30, 31}, .rows = std::vector<float>(3 * 24)};
+    exact.*tokens = {.tokens = {8, 30, 31}, .cols = 24, .rows = std::vector<float>(3 * 24)};
     for (size_t i = 0; i < 72; ++i) (exact.*tokens).rows[i] = 1.0f / static_cast<float>(i + 3);
     Adapter rounded = exact;
     for (float& value : (rounded.*tokens).rows) {
@@ -274,6 +277,52 @@ TEST_F(RankGroupTest, TrainedRowsAreRoundedToTheEnginesType) {
     EXPECT_EQ(answer, step(ranks, ranks.prepareAdapter(rounded).get()));
     EXPECT_NE(answer, base);
   }
+}
+
+// A long run of trained tokens of the head is cut, because its identity matrix grows with the square of its length. The
+// cuts change no logit.
+TEST_F(RankGroupTest, LongRunsOfTrainedTokensAreCut) {
+  constexpr int64_t kVocab = 20'000, kHidden = 24;
+  const auto tokensFrom = [](int32_t first, int32_t count, int32_t by) {
+    AdapterTokens tokens{.cols = kHidden};
+    for (int32_t token = first; token < first + count; token += by) tokens.tokens.push_back(token);
+    for (const int32_t token : tokens.tokens) {
+      for (int64_t i = 0; i < kHidden; ++i) {
+        tokens.rows.push_back(static_cast<float>((token * 7 + static_cast<int32_t>(i) * 5) % 11 - 5) / 8);
+      }
+    }
+    return tokens;
+  };
+  const auto adapterOf = [](AdapterTokens tokens) {
+    Adapter adapter{.name = "tokens", .content_hash = "hash"};
+    adapter.head_tokens = std::move(tokens);
+    return adapter;
+  };
+  RankGroup ranks(RankGroup::loadEngines(makeEngine(randomModel({}, kVocab), smallBuild(), 5)), {.threads = 1},
+                  {.kv_blocks = 64});
+  const auto logitsWith = [&](const Adapter& adapter) {
+    const auto prepared = ranks.prepareAdapter(adapter);
+    EXPECT_EQ(static_cast<int64_t>(prepared->bytes), ranks.preparedBytes(adapter));
+    std::vector<int32_t> blocks(8);
+    StepInput input = firstStep(30, blocks);
+    input.logits_rows = {29};
+    input.adapters.push_back({prepared->id, 0, {{0, 30}}});
+    const auto logits = ranks.run(input);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto run = logitsWith(adapterOf(tokensFrom(100, 600, 1)));
+  const auto even = logitsWith(adapterOf(tokensFrom(100, 600, 2)));
+  const auto odd = logitsWith(adapterOf(tokensFrom(101, 599, 2)));
+  for (size_t token = 0; token < run.size(); ++token)
+    EXPECT_EQ(run[token], (token % 2 == 0 ? even : odd)[token]) << token;
+  EXPECT_NE(run, even);
+
+  // Measuring needs no rows. For each token it counts a row, at most 256 values of an identity matrix and a factor.
+  Adapter shapes = adapterOf(tokensFrom(0, kVocab, 1));
+  shapes.only_shapes = true;
+  shapes.head_tokens.rows.clear();
+  shapes.embedding_tokens = shapes.head_tokens;
+  EXPECT_LT(ranks.preparedBytes(shapes), kVocab * (kHidden * 6 + 256 * 2 + 16));
 }
 
 // The MLP computes a wide step in slices of rows. A row's bits are those of a step with only its own sequence.

@@ -53,8 +53,10 @@ struct AdapterWeight {
 // Rows of the embedding table or the output head that are replaced one by one: PEFT's trainable_token_indices.
 struct AdapterTokens {
   std::vector<int32_t> tokens;  // ascending
-  std::vector<float> rows;      // [tokens, hidden]
+  int64_t cols = 0;             // values of a row: the hidden size, or a rank's share of it
+  std::vector<float> rows;      // [tokens, cols]; empty if Adapter::only_shapes
   bool empty() const { return tokens.empty(); }
+  int64_t elements() const { return static_cast<int64_t>(tokens.size()) * cols; }
 };
 
 struct Adapter {
@@ -78,7 +80,7 @@ struct Adapter {
   // may change it, or if the values were not read.
   std::string without_effect;
   // Whether the values were not read, so that only sizes can be computed: a, b and data point to zeros, and
-  // content_hash is empty.
+  // content_hash and the rows of tokens are empty.
   bool only_shapes = false;
   std::string content_hash;                          // SHA-256 of everything read: equal hashes mean equal adapters
   std::vector<std::shared_ptr<const void>> storage;  // owns the values; shared by copies

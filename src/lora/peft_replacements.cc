@@ -306,18 +306,20 @@ AdapterTokens PeftReplacements::tokenRows(const PeftTokens& tokens, const std::s
   const int64_t count = std::ssize(tokens.tokens);
   const TensorView& values = checkedTensor(weights_, tensor, {count, hidden},
                                            "it is of other tokens than trainable_token_indices", target_.throttle);
-  std::vector<float> rows = toFloats(values, target_.throttle);
+  std::vector<float> rows;
+  if (weights_.hasValues()) rows = toFloats(values, target_.throttle);
   changeValues(transform, rows);
   std::vector<size_t> order(tokens.tokens.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return tokens.tokens[x] < tokens.tokens[y]; });
-  AdapterTokens sorted;
+  AdapterTokens sorted{.cols = hidden};
   for (const size_t at : order) {
     if (tokens.tokens[at] >= vocabulary) {
       refuseConfig("trainable_token_indices",
                    fmt::format("names token {}, the model has {}", tokens.tokens[at], vocabulary));
     }
     sorted.tokens.push_back(static_cast<int32_t>(tokens.tokens[at]));
+    if (rows.empty()) continue;
     const auto row = rows.begin() + static_cast<int64_t>(at) * hidden;
     sorted.rows.insert(sorted.rows.end(), row, row + hidden);
   }

@@ -96,6 +96,23 @@ TEST_F(PeftVocabularyTest, TrainedTokensInAscendingOrder) {
   }
 }
 
+TEST_F(PeftVocabularyTest, WithoutValuesTrainedTokensHaveNoRows) {
+  config_["trainable_token_indices"] = {{"embed_tokens", {5, 2}}, {"lm_head", {1}}};
+  put(kEmbedding + "token_adapter.trainable_tokens_delta", {2, 4});
+  put(kHead + "token_adapter.trainable_tokens_delta", {1, 4});
+  save();
+  FileReader files(Directory::open(dir_));
+  Adapter shapes = readPeftAdapter(readPeftHeaders(files, size_t{1} << 20).parse(), "a", {model_.config, model_.table});
+  for (const int32_t tp_size : {1, 2}) {
+    model_.config.mapping.tp_size = tp_size;
+    const Adapter part = shardAdapter(shapes, model_.config, model_.table, 0);
+    EXPECT_THAT(part.embedding_tokens.tokens, ElementsAre(2, 5));
+    EXPECT_EQ(part.embedding_tokens.elements(), 8);
+    EXPECT_THAT(part.head_tokens.tokens, ElementsAre(1));
+    EXPECT_TRUE(part.embedding_tokens.rows.empty() && part.head_tokens.rows.empty());
+  }
+}
+
 // PEFT's list is for the module that get_input_embeddings() returns, whatever its name; the object names a module by
 // its full name or the end of it.
 TEST_F(PeftVocabularyTest, TrainedTokensOfAnEmbeddingOfAnyName) {

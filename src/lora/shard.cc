@@ -205,21 +205,26 @@ class Cut {
     part_.modules.push_back(std::move(module));
   }
 
+  // Appends own.cols values of row `index`, from column `begin` on.
+  void addRow(const AdapterTokens& all, size_t index, int64_t begin, AdapterTokens& own) const {
+    if (part_.only_shapes) return;
+    const auto row = all.rows.begin() + static_cast<int64_t>(index) * all.cols + begin;
+    own.rows.insert(own.rows.end(), row, row + own.cols);
+  }
+
   void addEmbeddingTokens() {
     const AdapterTokens& all = whole_.embedding_tokens;
-    const int64_t hidden = config_.embedding_size;
     // When the vocabulary is cut, each replaced row goes to the rank that holds its token. Tokens beyond the base's
     // table, which have rows only in embedding_tokens, go to the last rank.
     const int64_t table = hasOwnTable() ? inputVocabulary() : config_.vocab_size;
     TokenRange share = cutsVocabulary() ? tokenShare(table, tp_size_, tp_rank_) : TokenRange{0, table};
     if (!cutsVocabulary() || tp_rank_ + 1 == tp_size_) share.count = inputVocabulary() - share.begin;
-    const int64_t begin = cutsHidden() ? hiddenBegin() : 0;
-    const int64_t count = cutsHidden() ? hiddenShare() : hidden;
+    AdapterTokens& own = part_.embedding_tokens;
+    own.cols = cutsHidden() ? hiddenShare() : all.cols;
     for (size_t i = 0; i < all.tokens.size(); ++i) {
       if (all.tokens[i] < share.begin || all.tokens[i] >= share.begin + share.count) continue;
-      part_.embedding_tokens.tokens.push_back(all.tokens[i]);
-      const auto row = all.rows.begin() + static_cast<int64_t>(i) * hidden + begin;
-      part_.embedding_tokens.rows.insert(part_.embedding_tokens.rows.end(), row, row + count);
+      own.tokens.push_back(all.tokens[i]);
+      addRow(all, i, cutsHidden() ? hiddenBegin() : 0, own);
     }
   }
 
@@ -239,13 +244,13 @@ class Cut {
     const AdapterTokens& all = whole_.head_tokens;
     const TokenRange share = tokenShare(config_.vocab_size, tp_size_, tp_rank_);
     const int64_t added = tokenShare(config_.vocab_size, tp_size_, 0).count - config_.vocab_size;
+    part_.head_tokens.cols = all.cols;
     for (size_t i = 0; i < all.tokens.size(); ++i) {
       const int64_t token = all.tokens[i];
       const bool is_added = token >= config_.vocab_size;
       if (!is_added && (token < share.begin || token >= share.begin + share.count)) continue;
       part_.head_tokens.tokens.push_back(static_cast<int32_t>(is_added ? token + added : token - share.begin));
-      const auto row = all.rows.begin() + static_cast<int64_t>(i) * config_.embedding_size;
-      part_.head_tokens.rows.insert(part_.head_tokens.rows.end(), row, row + config_.embedding_size);
+      addRow(all, i, 0, part_.head_tokens);
     }
   }
 
