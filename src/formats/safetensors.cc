@@ -252,6 +252,7 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string_vie
   const size_t header_bytes = headerBytes(bytes, bytes.size(), source);
   Safetensors result;
   result.file_ = bytes;
+  result.file_size_ = bytes.size();
   result.read(textOf(bytes.first(header_bytes)), bytes.subspan(header_bytes), source);
   return result;
 }
@@ -263,6 +264,7 @@ Safetensors Safetensors::parseHeader(std::span<const std::byte> head, uint64_t f
   }
   const uint64_t data_bytes = file_bytes - header_bytes;
   Safetensors result;
+  result.file_size_ = file_bytes;
   result.replaceValues(data_bytes);
   result.read(textOf(head.first(header_bytes)), result.zeros_.first(data_bytes), source);
   return result;

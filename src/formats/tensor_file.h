@@ -47,6 +47,8 @@ class TensorFile {
   void keep(std::shared_ptr<const void> owner);
   // The whole file, header included; empty when the values were not read.
   std::span<const std::byte> fileBytes() const { return file_; }
+  // Bytes of the whole file, also when the values were not read.
+  uint64_t fileSize() const { return file_size_; }
   // False when only names, types and shapes were read; the values of every view are then zeros.
   bool hasValues() const { return zeros_.empty(); }
   // Page-aligned zeros, large enough for any tensor of the file in its own dtype or as float32. Empty when the values
@@ -63,6 +65,7 @@ class TensorFile {
   std::string source_;
   std::shared_ptr<const void> memory_;  // owner of the viewed bytes; empty when the caller of parse() owns them
   std::span<const std::byte> file_;
+  uint64_t file_size_ = 0;
   std::span<const std::byte> zeros_;
 
  private:

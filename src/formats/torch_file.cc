@@ -47,6 +47,7 @@ TorchFile TorchFile::parse(std::span<const std::byte> bytes, std::string_view so
   TorchFile file;
   file.source_ = source;
   file.file_ = bytes;
+  file.file_size_ = bytes.size();
   file.memory_ = views.copies();
   for (auto& [name, view] : tensors) file.add(std::move(name), std::move(view));
   return file;
@@ -55,6 +56,7 @@ TorchFile TorchFile::parse(std::span<const std::byte> bytes, std::string_view so
 TorchFile TorchFile::parseHeader(const PartialBytes& archive, std::string_view source) {
   TorchFile file;
   file.source_ = source;
+  file.file_size_ = archive.size();
   file.replaceValues(archive.size());
   std::vector<std::pair<std::string, TensorView>> tensors;
   addTensors(readTorchHeader(archive, source, file.zeros_), archive.size(), file.zeros_, source, tensors);

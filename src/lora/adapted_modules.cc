@@ -110,7 +110,7 @@ ModuleTensors AdaptedModules::placeInLayer(const std::string& name, PeftKey key)
   return found;
 }
 
-void AdaptedModules::collect(const std::string& name, const PeftKey& key) {
+void AdaptedModules::collect(const std::string& name, const PeftKey& key, AdapterBuilder& builder) {
   const bool embedding = names_.isEmbedding(key.module);
   const bool head = names_.isHead(key.module);
   ModuleTensors found{.key = key};
@@ -136,7 +136,7 @@ void AdaptedModules::collect(const std::string& name, const PeftKey& key) {
   std::string& slot = tensorFor(tensors, key.part);
   // PEFT writes the magnitude twice for an adapted embedding or output head that it also saves whole.
   const bool may_be_twice = (embedding || head) && key.part == PeftPart::kMagnitude;
-  if (!slot.empty() && !(may_be_twice && sameValues(*weights_.find(slot), *weights_.find(name)))) {
+  if (!slot.empty() && !(may_be_twice && sameValues(*weights_.find(slot), *weights_.find(name), builder))) {
     refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
   }
   if (tensors.key.form != key.form || tensors.is_stack != found.is_stack) {

@@ -38,7 +38,7 @@ class AdaptedModules {
 
   // Takes a low-rank tensor: A, B, a bias of B or a magnitude. Throws Error(kCorrupt) that names the tensor if the
   // model has no such module, if the configuration does not adapt it, or if another tensor has its place.
-  void collect(const std::string& name, const PeftKey& key);
+  void collect(const std::string& name, const PeftKey& key, AdapterBuilder& builder);
   // Adds the output head of a model that ties it to the embedding, if mlx-lm adapted the embedding: mlx-lm adapts both
   // together. Call it after collect() for all tensors.
   void adaptTiedHead();

@@ -9,6 +9,8 @@
 #include <tuple>
 
 #include "base/background_throttle.h"
+#include "base/checked.h"
+#include "base/error.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
@@ -45,6 +47,11 @@ bool fitFloat32(std::span<const std::byte> doubles, BackgroundThrottle* throttle
              }
            });
   return fit;
+}
+
+// Also of a tensor whose values were not read.
+uint64_t bytesOf(const TensorView& tensor) {
+  return checkedMul(checkedElementCount(tensor.shape, "tensor"), dtypeSize(tensor.dtype), "tensor");
 }
 
 std::shared_ptr<std::byte> allocate(size_t bytes) {
@@ -199,7 +206,26 @@ const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
   return converted.get();
 }
 
+void AdapterBuilder::limitValues(uint64_t file_bytes, std::string source) {
+  // An embedding and its output head may share their values. The parts of a fused linear, at most three, have one A.
+  constexpr uint64_t kUses = 4, kFree = 1 << 16;
+  values_left_ = checkedAdd(checkedMul(file_bytes, kUses, "the file"), kFree, "the file");
+  source_ = std::move(source);
+}
+
+void AdapterBuilder::charge(uint64_t bytes) {
+  if (bytes > values_left_) {
+    fail(ErrorCode::kCorrupt,
+         "{}: its tensors share their values, and together they are several times as large as the file; save a "
+         "contiguous copy of each",
+         source_);
+  }
+  values_left_ -= bytes;
+}
+
 void AdapterBuilder::add(AdapterModule module, const TensorView& a, const TensorView& b) {
+  charge(bytesOf(a));
+  charge(bytesOf(b));
   const bool keeps_type = a.dtype == b.dtype && a.dtype != DType::kFloat64;
   module.dtype = keeps_type ? a.dtype : DType::kFloat32;
   module.a = place(a, module.dtype);
@@ -210,6 +236,7 @@ void AdapterBuilder::add(AdapterModule module, const TensorView& a, const Tensor
 }
 
 void AdapterBuilder::add(AdapterWeight weight, const TensorView& values) {
+  charge(bytesOf(values));
   weight.dtype = values.dtype == DType::kFloat64 ? DType::kFloat32 : values.dtype;
   weight.data = place(values, weight.dtype);
   adapter_.weights.push_back(std::move(weight));

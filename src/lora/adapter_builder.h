@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,6 +67,12 @@ class AdapterBuilder {
   }
   bool takesShapesOnly() const { return adapter_.only_shapes; }
 
+  // Limits the values that are charged from now on to a few times the bytes of their file, because any number of a
+  // PyTorch file's tensors may share their values. source names the file in errors.
+  void limitValues(uint64_t file_bytes, std::string source);
+  // Throws Error(kCorrupt) when the values exceed the limit. Both `add` charge the bytes of their tensors.
+  void charge(uint64_t bytes);
+
   // Adds a module. a and b must have adapter dtypes and the module's shapes. They are used in place when aligned and
   // both of one dtype other than float64; otherwise they are copied, float64 and mixed dtypes as float32.
   void add(AdapterModule module, const TensorView& a, const TensorView& b);
@@ -84,6 +91,8 @@ class AdapterBuilder {
   Adapter adapter_;
   BackgroundThrottle* throttle_;
   const std::byte* zeros_ = nullptr;
+  std::string source_;                                           // of the values; empty without a limit
+  uint64_t values_left_ = std::numeric_limits<uint64_t>::max();  // bytes that may still be charged
 };
 
 }  // namespace chorus

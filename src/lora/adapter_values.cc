@@ -1,6 +1,5 @@
 #include "lora/adapter_values.h"
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -99,8 +98,16 @@ std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, 
   return toFloats(form.head_rows > 0 ? withoutPairs(values, form.head_rows, builder) : values, builder.throttle());
 }
 
-bool sameValues(const TensorView& one, const TensorView& other) {
-  return one.dtype == other.dtype && one.shape == other.shape && std::ranges::equal(one.bytes, other.bytes);
+bool sameValues(const TensorView& one, const TensorView& other, AdapterBuilder& builder) {
+  if (one.dtype != other.dtype || one.shape != other.shape) return false;
+  // Tensors of a PyTorch file may share their values.
+  if (builder.takesShapesOnly() || one.bytes.data() == other.bytes.data()) return true;
+  builder.charge(one.bytes.size());
+  bool same = true;
+  inPieces(std::ssize(one.bytes), 1, builder.throttle(), [&](int64_t begin, int64_t count) {
+    same = same && std::memcmp(one.bytes.data() + begin, other.bytes.data() + begin, static_cast<size_t>(count)) == 0;
+  });
+  return same;
 }
 
 TensorView transposed(const TensorView& matrix, AdapterBuilder& builder) {

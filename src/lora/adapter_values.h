@@ -45,8 +45,9 @@ std::vector<LowRank> lowRankOfExperts(const TensorFile& weights, const std::stri
 std::vector<float> vectorOf(const TensorFile& weights, const std::string& name, int64_t count, const ValuesForm& form,
                             AdapterBuilder& builder);
 
-// Whether two tensors have the same type, shape and values.
-bool sameValues(const TensorView& one, const TensorView& other);
+// Whether two tensors have the same type, shape and, if they were read, values. Values that are compared are charged to
+// the builder.
+bool sameValues(const TensorView& one, const TensorView& other, AdapterBuilder& builder);
 
 // The transpose of a matrix, in memory that the builder keeps.
 TensorView transposed(const TensorView& matrix, AdapterBuilder& builder);

@@ -163,7 +163,7 @@ class PeftReader {
         if (!replacements_.collect(name, *key)) modules_.refuseUnknown(name);
         return;
       default:
-        modules_.collect(name, *key);
+        modules_.collect(name, *key, builder);
     }
   }
 
@@ -401,6 +401,7 @@ Adapter readTensors(std::string_view config_text, std::string_view config_source
   const PeftConfig config = PeftConfig::parse(config_text, config_source);
   AdapterBuilder builder(std::move(name), target.throttle);
   builder.keep(weights.keepAlive());
+  builder.limitValues(weights.fileSize(), weights.source());
   if (!weights.hasValues()) builder.takeShapesOnly(weights.zeros().data());
   builder.adapter().adapts_parameters = config.modules.targetsParameters();
   PeftReader(config, weights, config_source, target).read(builder);
@@ -419,6 +420,7 @@ std::string contentHash(std::string_view config_text, const TensorFile& weights,
 PeftInspection inspectPeftAdapter(const PeftFiles& files, const AdapterTarget& target) {
   const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
   AdapterBuilder builder("inspected");
+  builder.limitValues(files.weights.fileSize(), files.weights.source());
   if (!files.weights.hasValues()) builder.takeShapesOnly(files.weights.zeros().data());
   return PeftReader(config, files.weights, files.config_source, target).inspect(builder);
 }

@@ -194,12 +194,12 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
   return true;
 }
 
-void PeftReplacements::takeSaved() {
+void PeftReplacements::takeSaved(AdapterBuilder& builder) {
   for (const auto& [name, key] : saved_) {
     std::string& slot = *tensorFor(key);
     if (slot.empty()) {
       slot = name;
-    } else if (!sameValues(*weights_.find(slot), *weights_.find(name))) {
+    } else if (!sameValues(*weights_.find(slot), *weights_.find(name), builder)) {
       refuse(name, fmt::format("is for the same weights as '{}'; remove one of the two", slot));
     }
   }
@@ -417,7 +417,7 @@ void PeftReplacements::readTokens(const TrainedTokens& trained, const std::set<s
 }
 
 void PeftReplacements::read(const std::set<std::string>& adapted, AdapterBuilder& builder) {
-  takeSaved();
+  takeSaved(builder);
   checkSavedAreThere();
   readRows(builder);
   readVocabulary(builder);

@@ -72,7 +72,7 @@ class PeftReplacements {
   // weight.
   std::string* tensorFor(const PeftKey& key);
   // Takes the tensors of saved_ whose weights have no tensor of their own; the others must hold the same values.
-  void takeSaved();
+  void takeSaved(AdapterBuilder& builder);
   void checkAsked(const std::string& name, const PeftKey& key, bool is_bias) const;
   void checkSavedAreThere() const;
   // Refuses modules_to_save of the experts that the row holds. row.experts > 0.
