@@ -38,6 +38,11 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
   }
 }
 
+bool mayBeCopyOfBase(const Adapter& adapter, const AdapterWeight& weight) {
+  if (weight.slot == slotOf(TableId::kTokens)) return adapter.input_vocab_size == 0;
+  return weight.slot == slotOf(LinearId::kHead) && adapter.vocab_size == 0;
+}
+
 std::vector<std::string> loraModules(const WeightTable& table) {
   std::set<int32_t> ids;
   for (const WeightRow& row : table) {

@@ -18,6 +18,10 @@ namespace chorus {
 // TensorRT-LLM's modules; it does not restrict what has no name there (the embedding, the output head, whole weights).
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
+// Whether the weight takes no memory if it equals the base's: a saved embedding or output head of the model's tokens
+// (Session::dropCopiesOfBase).
+bool mayBeCopyOfBase(const Adapter& adapter, const AdapterWeight& weight);
+
 // TensorRT-LLM's names of the modules that adapters of a model may target, in the order of their ids.
 std::vector<std::string> loraModules(const WeightTable& table);
 

@@ -5,6 +5,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/background_throttle.h"
+#include "base/error.h"
+#include "engine/adapter_limits.h"
 #include "engine/adapter_packer.h"
 #include "engine/adapter_values.h"
 #include "engine/session.h"
@@ -127,11 +129,9 @@ void Session::dropCopiesOfBase(Adapter& part, BackgroundThrottle* throttle) cons
   const SlotWeights& base = baseWeights().outside;
   const DType dtype = engine_->config().dtype;
   std::erase_if(part.weights, [&](const AdapterWeight& weight) {
-    if (weight.slot == slotOf(TableId::kTokens) && part.input_vocab_size == 0) {
-      return sameTable(weight, base[TableId::kTokens], throttle);
-    }
-    return weight.slot == slotOf(LinearId::kHead) && part.vocab_size == 0 &&
-           sameHead(weight, base[LinearId::kHead].weight, dtype, engine_->packer(), throttle);
+    if (!mayBeCopyOfBase(part, weight)) return false;
+    if (weight.slot == slotOf(TableId::kTokens)) return sameTable(weight, base[TableId::kTokens], throttle);
+    return sameHead(weight, base[LinearId::kHead].weight, dtype, engine_->packer(), throttle);
   });
 }
 
@@ -173,7 +173,12 @@ int64_t Session::packedBytes(const Adapter& part) const { return adapterPacker()
 
 std::shared_ptr<const AdapterParts> Session::packAdapter(const Adapter& part, BackgroundThrottle* throttle) const {
   const AdapterPacker packer = adapterPacker();
-  const auto total = static_cast<size_t>(packer.bytes(part));
+  const int64_t bytes = packer.bytes(part);
+  if (bytes > options().max_adapter_bytes) {
+    fail(ErrorCode::kTooLarge, "adapter '{}' takes {} bytes, more than the {} of the adapter cache", part.name, bytes,
+         options().max_adapter_bytes);
+  }
+  const auto total = static_cast<size_t>(bytes);
   DeviceBuffer memory = adapter_memory_->take(total);
   std::byte* const view = backend_->hostView(memory);
   const AlignedBuffer staging(view == nullptr ? total : 0);

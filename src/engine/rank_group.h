@@ -48,7 +48,8 @@ class RankGroup {
   // of the calling thread, which also does the work of the first rank of each stage; null: the caller does not rest.
   // make_clock: makes the clock of the throttle of each other rank's thread; null: these ranks do not rest. Throws
   // Error(kUnsupported) if the engine was built without --lora_plugin or --dora_plugin, if it does not enable one of
-  // the adapter's modules, or if the adapter adds too many tokens.
+  // the adapter's modules, or if the adapter adds too many tokens, and Error(kTooLarge) beyond
+  // SessionOptions::max_adapter_bytes.
   std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                                                         const MakeThrottleClock& make_clock = nullptr) const;
   // The number of bytes that the prepared adapter will take on all ranks. If only shapes were read, copies of the

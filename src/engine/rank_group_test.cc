@@ -1,7 +1,10 @@
 #include "engine/rank_group.h"
 
+#include <gmock/gmock.h>
+
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "base/testing/error_of.h"
@@ -170,6 +173,21 @@ TEST_F(RankGroupTest, CopiesOfTheBaseAreNotKept) {
     EXPECT_GE(ranks.preparedBytes(changed), 45 * 24 * 2);
     EXPECT_NE(step(ranks, ranks.prepareAdapter(changed).get()), base);
   }
+}
+
+TEST_F(RankGroupTest, AShareBeyondTheLimitIsNotPacked) {
+  const auto engine = makeEngine(randomModel({.tp_size = 2}), smallBuild(), 3);
+  Adapter plain = adapter();
+  plain.uses_dora = false;
+  for (AdapterModule& module : plain.modules) module.magnitude.clear();
+  const auto group = [&](int64_t limit) {
+    return RankGroup(RankGroup::loadEngines(engine), {.threads = 1}, {.kv_blocks = 64, .max_adapter_bytes = limit});
+  };
+  const RankGroup unlimited = group(std::numeric_limits<int64_t>::max());
+  const int64_t each = unlimited.preparedBytes(plain) / 2;
+  EXPECT_EQ(errorOf([&] { group(each).prepareAdapter(plain); }), "");
+  EXPECT_THAT(errorOf([&] { group(each - 1).prepareAdapter(plain); }),
+              testing::HasSubstr(fmt::format("adapter 'random' takes {} bytes, more than the {} of", each, each - 1)));
 }
 
 TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {

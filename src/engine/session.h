@@ -2,6 +2,7 @@
 // the sessions of all ranks.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,8 @@ struct SessionOptions {
   std::vector<int32_t> attention_windows;
   // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.
   int32_t max_added_tokens = 256;
+  // A rank's share of an adapter that takes more bytes than this is refused before it is packed.
+  int64_t max_adapter_bytes = std::numeric_limits<int64_t>::max();
   // Format of A and B of adapters: the model's type (unset) or int8LoraFormat().
   std::optional<WeightFormat> lora_format{};
 };
@@ -76,7 +79,7 @@ class Session {
   // The functions that take a throttle charge it for their work on values; it may be null.
   //
   // Packs this rank's shard of an adapter, as shardAdapter returned it, but with normalised magnitudes. Thread-safe;
-  // may run during steps.
+  // may run during steps. Throws Error(kTooLarge) for more than max_adapter_bytes.
   std::shared_ptr<const AdapterParts> packAdapter(const Adapter& part, BackgroundThrottle* throttle) const;
   // Number of bytes that packAdapter() uses for this shard.
   int64_t packedBytes(const Adapter& part) const;

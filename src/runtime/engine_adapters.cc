@@ -136,7 +136,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     const Shapes shapes = shapesOf(headers, name, target);
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
-    source->size_at_most = shapes.at_most;
+    source->droppable_bytes = shapes.droppable_bytes;
     source->learned = std::make_shared<LearnedContent>();
     source->on_refused = std::move(files_of.onRefused);
     large = headers.weightsBytes() > kHeavyBytes;
@@ -161,10 +161,13 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
                                                 const AdapterTarget& target) const {
   constexpr size_t kMostKnown = 256;
   const auto read = [&] {
-    const Adapter adapter = readAdapter(headers.parse(), name, target);
+    Adapter adapter = readAdapter(headers.parse(), name, target);
     logLeftOut(adapter);
-    return Shapes{ranks_.preparedBytes(adapter, target.throttle, throttle_), adapterElements(adapter),
-                  !adapter.weights.empty()};
+    const auto bytesOf = [&] { return ranks_.preparedBytes(adapter, target.throttle, throttle_); };
+    Shapes shapes{bytesOf(), adapterElements(adapter)};
+    const auto may_be_copy = [&](const AdapterWeight& weight) { return mayBeCopyOfBase(adapter, weight); };
+    if (std::erase_if(adapter.weights, may_be_copy) > 0) shapes.droppable_bytes = shapes.bytes - bytesOf();
+    return shapes;
   };
   const std::string digest = headers.digest(target.throttle);
   if (digest.empty()) return read();
@@ -212,7 +215,8 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kNotFound && source.on_gone) source.on_gone();
     const bool first = source.learned != nullptr && source.learned->get().hash.empty();
-    if (first && refusesFiles(e.code()) && source.on_refused) source.on_refused(e.what());
+    const bool never_fits = e.code() == ErrorCode::kTooLarge;
+    if (first && (refusesFiles(e.code()) || never_fits) && source.on_refused) source.on_refused(e.what());
     throw;
   }
 }

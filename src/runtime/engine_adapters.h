@@ -41,11 +41,9 @@ class EngineAdapters {
   std::shared_ptr<const PreparedAdapter> load(const AdapterSource& source) const;
 
  private:
-  // Packed size of an adapter. at_most: an upper bound, because values that were not read may equal the base's and then
-  // take no memory.
+  // AdapterSource's fields of the same names.
   struct Shapes {
-    int64_t bytes = 0, elements = 0;
-    bool at_most = false;
+    int64_t bytes = 0, elements = 0, droppable_bytes = 0;
   };
   // Checks headers against the model. Results are cached, because many adapters have equal headers.
   AdapterTarget targetOf(const Engine& engine, BackgroundThrottle& throttle) const;

@@ -253,6 +253,65 @@ TEST_F(EngineAdaptersTest, ARefusalAtTheFirstLoadIsReported) {
   EXPECT_NE(errorOf([&] { register_deferred(directory_ / "once"); }).find("truncated"), std::string::npos);
 }
 
+// Of the weights that replace the base's, only an embedding and an output head are dropped if they equal the base's.
+TEST_F(EngineAdaptersTest, AnAdapterThatTurnsOutTooLargeIsReportedAtItsFirstLoad) {
+  const auto write = [&](const char* name, bool with_embedding) {
+    const fs::path dir = directory_ / name;
+    fs::create_directories(dir);
+    std::vector<std::string> saved = {"up_proj"};
+    std::vector<SafetensorsWriter::Declaration> tensors;
+    if (with_embedding) {
+      saved.emplace_back("embed_tokens");
+      tensors.push_back(
+          {"base_model.model.model.embed_tokens.weight", DType::kFloat32, {model().vocab_size, model().hidden_size}});
+    }
+    for (int32_t layer = 0; layer < model().num_hidden_layers; ++layer) {
+      tensors.push_back({fmt::format("base_model.model.model.layers.{}.mlp.up_proj.weight", layer),
+                         DType::kFloat32,
+                         {model().intermediate_size, model().hidden_size}});
+    }
+    std::ofstream(dir / "adapter_config.json")
+        << Json{{"peft_type", "LORA"}, {"r", 1}, {"target_modules", {"q_proj"}}, {"modules_to_save", saved}};
+    SafetensorsWriter writer(dir / "adapter_model.safetensors", tensors);
+    for (const auto& tensor : tensors) {
+      const std::vector<float> values(static_cast<size_t>(tensor.shape[0] * tensor.shape[1]), 0.5f);
+      writer.write(tensor.name, 0, std::as_bytes(std::span(values)));
+    }
+    writer.finish();
+    return dir;
+  };
+  const fs::path linears = write("linears", false), both = write("both", true);
+  const auto no_rest = [] { return ThrottleClock::ofThisThread([] { return false; }); };
+  std::vector<std::string> refused;
+  const auto deferred = [&](const EngineAdapters& adapters, const fs::path& dir) {
+    return adapters.fileSource({.path = dir,
+                                .open = openerOf(dir),
+                                .onContent = nullptr,
+                                .onGone = nullptr,
+                                .deferContent = true,
+                                .onRefused = [&](const std::string& reason) { refused.push_back(reason); }});
+  };
+  const EngineAdapters adapters(*ranks_, no_rest);
+  const auto exact = deferred(adapters, linears), at_most = deferred(adapters, both);
+  EXPECT_TRUE(exact->sizeIsExact());
+  EXPECT_FALSE(at_most->sizeIsExact());
+  EXPECT_EQ(at_most->leastSize().bytes, exact->bytes);
+  EXPECT_GT(at_most->bytes, exact->bytes);
+  EXPECT_EQ(static_cast<int64_t>(adapters.load(*at_most)->bytes), at_most->bytes) << "the values are not the base's";
+
+  const RankGroup limited(RankGroup::loadEngines(directory_ / "engine"), {.threads = 1},
+                          {.max_batch_size = 4,
+                           .max_num_tokens = 64,
+                           .tokens_per_block = 16,
+                           .kv_blocks = 8,
+                           .max_adapter_bytes = exact->bytes});
+  const EngineAdapters in_small_cache(limited, no_rest);
+  const auto too_large = deferred(in_small_cache, both);
+  const std::string why = errorOf([&] { in_small_cache.load(*too_large); });
+  EXPECT_NE(why.find("more than the"), std::string::npos) << why;
+  EXPECT_EQ(refused, std::vector<std::string>{why});
+}
+
 TEST_F(EngineAdaptersTest, OtherContentIsANewAdapterOrRefused) {
   const fs::path dir = directory_ / "replaced";
   writeAdapter(dir, 1.0f);

@@ -184,6 +184,7 @@ class Executor::Impl {
     const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
     const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
     options.adapter_host_capacity = adapters.host;
+    session.max_adapter_bytes = adapters.host.bytes;
     options.adapter_pin_capacity = adapters.pinned;
     options.reject_when_full = peft.getRejectWhenFull();
     options.scheduler.adapter_budget = adapters.device;

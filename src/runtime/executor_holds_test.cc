@@ -122,7 +122,7 @@ TEST_F(ExecutorHoldsTest, TheTrueSizeDecidesOnAPin) {
   start();
   for (const auto& [id, name] : {std::pair(1, "small-9"), std::pair(2, "large-9")}) {
     auto source = std::make_shared<AdapterSource>(*fakeSource(name));
-    source->size_at_most = true;
+    source->droppable_bytes = source->bytes;
     core->registerAdapter(static_cast<uint64_t>(id), source);
   }
   EXPECT_EQ(hold(1, true), "");
@@ -131,6 +131,23 @@ TEST_F(ExecutorHoldsTest, TheTrueSizeDecidesOnAPin) {
   EXPECT_THAT(hold(2, true), HasSubstr("they would take 9 of 5 bytes"));
   EXPECT_FALSE(stateOf(2).pinned);
   EXPECT_EQ(stateOf(2).users, 0);
+}
+
+// Its own size, even without all values that may equal the base's, is larger than the cache.
+TEST_F(ExecutorHoldsTest, AnAdapterThatCanNeverFitEvictsNobody) {
+  start();
+  core->registerAdapter(1, fakeSource("one-4"));
+  EXPECT_EQ(hold(1, false), "");
+  for (const auto& [least, id] : {std::pair(11, 2), std::pair(10, 3)}) {
+    auto source = std::make_shared<AdapterSource>(*fakeSource("large-20"));
+    source->droppable_bytes = source->bytes - least;
+    core->registerAdapter(static_cast<uint64_t>(id), source);
+  }
+  EXPECT_THAT(hold(2, false), HasSubstr("Cache is full"));
+  EXPECT_EQ(loads, 1) << "it is refused before it is loaded";
+  EXPECT_EQ(stateOf(1).place, Place::kHOST);
+  EXPECT_THAT(hold(3, false), HasSubstr("Cache is full"));
+  EXPECT_EQ(loads, 2) << "it could fit";
 }
 
 TEST_F(ExecutorHoldsTest, APinFollowsItsTask) {

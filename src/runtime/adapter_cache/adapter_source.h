@@ -58,9 +58,9 @@ struct AdapterSource {
   int64_t newest_change_ns = 0;   // newestAdapterChangeNs(), from before the files were read
   int64_t bytes = 0;              // AdapterSize::bytes once packed
   int64_t elements = 0;           // AdapterSize::elements
-  // Set for a directory if bytes and elements are only upper bounds: values that were not read may equal the base
-  // model's and then take nothing. For tensors they are always upper bounds, because the rows may be padded.
-  bool size_at_most = false;
+  // Of a directory: those of `bytes` that the adapter may turn out not to take, because values that were not read may
+  // equal the base model's. For tensors all bytes and elements are upper bounds, because the rows may be padded.
+  int64_t droppable_bytes = 0;
   // Set if registration read only the headers (executor::AdapterFiles::deferContent).
   std::shared_ptr<LearnedContent> learned;
   // A directory that took long to register, or whose unread weights are large. Heavy loads wait for each other, so that
@@ -75,7 +75,11 @@ struct AdapterSource {
 
   bool reloadable() const { return !directory.empty(); }
   AdapterSize size() const { return {bytes, elements}; }
-  bool sizeIsExact() const { return reloadable() && !size_at_most; }
+  // What the adapter takes at least; size() is what it takes at most.
+  AdapterSize leastSize() const {
+    return reloadable() ? AdapterSize{bytes - droppable_bytes, elements} : AdapterSize{};
+  }
+  bool sizeIsExact() const { return reloadable() && droppable_bytes == 0; }
 };
 
 // Thrown by a LoadAdapter whose files were written so recently that they may be incomplete. The loader tries again

@@ -132,12 +132,12 @@ std::shared_ptr<AdapterComposition> AdapterStore::compositionOf(std::vector<std:
 
 AdapterSize AdapterStore::sizeOf(const AdapterMember& member) const {
   if (member.parts != nullptr) return sizeOfParts(*member.parts);
-  AdapterSize size = member.source->size();
-  if (member.source->sizeIsExact()) return size;
-  // The size is an upper bound, and the loaded adapter may fit even if the bound does not: claim at most the whole
-  // level.
-  const AdapterSize& capacity = cache_.host().capacity();
-  return {std::min(size.bytes, capacity.bytes), std::min(size.elements, capacity.elements)};
+  // The loaded adapter may fit even if the upper bound of its size does not: claim at most the whole level, unless the
+  // adapter needs more in any case.
+  const AdapterSize &capacity = cache_.host().capacity(), most = member.source->size(),
+                    least = member.source->leastSize();
+  return {std::max(least.bytes, std::min(most.bytes, capacity.bytes)),
+          std::max(least.elements, std::min(most.elements, capacity.elements))};
 }
 
 void AdapterStore::beginClaims() {
