@@ -54,6 +54,13 @@ void PatternWork::failLimit() const {
        source_, kLimit);
 }
 
+void PatternWork::keep(const Regex& regex) {
+  memory_ += regex.memoryBytes();
+  if (memory_ <= kMemoryLimit) return;
+  fail(ErrorCode::kInvalidArgument, "{}: its patterns take more than {} bytes of memory; use fewer or simpler ones",
+       source_, kMemoryLimit);
+}
+
 bool PatternWork::matches(const Regex& regex, Utf8View text) {
   charge(WorkMeter::kObject);
   WorkMeter meter({.work = allowed_ - spent_});
@@ -72,10 +79,12 @@ bool PatternWork::matches(const Regex& regex, Utf8View text) {
 ModulePattern::ModulePattern(std::string_view pattern, bool may_be_end, std::string_view source,
                              std::shared_ptr<PatternWork> work)
     : may_be_end_(may_be_end), work_(std::move(work)) {
-  if (auto name = asName(pattern))
+  if (auto name = asName(pattern)) {
     name_ = std::move(*name);
-  else
-    regex_.emplace(fmt::format("\\A{}(?:{})\\z", may_be_end ? "(?:.*\\.)?" : "", fromPython(pattern)), source);
+    return;
+  }
+  regex_.emplace(fmt::format("\\A{}(?:{})\\z", may_be_end ? "(?:.*\\.)?" : "", fromPython(pattern)), source);
+  work_->keep(*regex_);
 }
 
 ModulePattern ModulePattern::ofNameEnd(std::string_view pattern, std::string_view source,

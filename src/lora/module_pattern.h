@@ -13,21 +13,25 @@
 
 namespace chorus {
 
-// Work budget of all patterns and name lists of one configuration, in bytes. It starts at kAtFirst; each query about a
-// name (`ask`) adds kForEachByte per byte of the configuration, up to kLimit in total, so that the work stays
-// proportional to names times configuration size. Used by one thread at a time.
+// Budget of all patterns and name lists of one configuration: of work, in bytes, and of memory. The work starts at
+// kAtFirst; each query about a name (`ask`) adds kForEachByte per byte of the configuration, up to kLimit in total, so
+// that the work stays proportional to names times configuration size. Used by one thread at a time.
 class PatternWork {
  public:
   static constexpr uint64_t kLimit = uint64_t{1} << 28;
   static constexpr uint64_t kAtFirst = uint64_t{1} << 20;
   static constexpr uint64_t kForEachByte = 64;
+  // Of all compiled patterns together: a repetition such as (?:abcd){2000} takes far more memory than its text.
+  static constexpr size_t kMemoryLimit = size_t{16} << 20;
 
   // `source` is named in errors.
   PatternWork(std::string_view source, size_t config_bytes) : source_(source), bytes_(config_bytes) {}
 
   // Call before matching another name against the patterns and lists.
   void ask() { allowed_ = std::min(kLimit, allowed_ + kForEachByte * bytes_); }
-  // charge() and matches() throw Error(kInvalidArgument) that names source when the budget is exceeded.
+  // Counts the memory of a compiled pattern. keep(), charge() and matches() throw Error(kInvalidArgument) that names
+  // source when the budget is exceeded.
+  void keep(const Regex& regex);
   void charge(uint64_t bytes) {
     spent_ += bytes;
     if (spent_ > allowed_) failLimit();
@@ -40,13 +44,14 @@ class PatternWork {
   std::string source_;
   size_t bytes_;
   uint64_t allowed_ = kAtFirst, spent_ = 0;
+  size_t memory_ = 0;  // bytes of compiled patterns
 };
 
 class ModulePattern {
  public:
   // A key of rank_pattern or alpha_pattern: it matches the full name or its end after a dot, like PEFT's
-  // `(.*\.)?(pattern)$`. Throws Error(kCorrupt) that names source when the pattern doesn't compile. work must not be
-  // null.
+  // `(.*\.)?(pattern)$`. Throws Error(kCorrupt) that names source when the pattern doesn't compile, and the Error of
+  // PatternWork::keep(). work must not be null.
   static ModulePattern ofNameEnd(std::string_view pattern, std::string_view source, std::shared_ptr<PatternWork> work);
   // target_modules given as one string: the pattern must match the full name.
   static ModulePattern ofWholeName(std::string_view pattern, std::string_view source,

@@ -320,6 +320,20 @@ TEST(ModulePatternTest, AConfigurationsPatternsHaveALimitTogether) {
               AllOf(HasSubstr("hostile/adapter_config.json"), HasSubstr("bytes of work"), Not(HasSubstr("\n"))));
 }
 
+// Short texts that compile to large programs.
+TEST(ModulePatternTest, AConfigurationsPatternsHaveALimitOfMemory) {
+  const auto parsed = [](int patterns) {
+    OrderedJson config = {{"peft_type", "LORA"}, {"r", 4}};
+    for (int i = 0; i < patterns; ++i) {
+      config[i % 2 == 0 ? "rank_pattern" : "alpha_pattern"][fmt::format("(?:abcd){{2000}}{}", i)] = 4;
+    }
+    return errorOf([&] { PeftConfig::parse(config.dump(), "hostile/adapter_config.json"); });
+  };
+  EXPECT_EQ(parsed(8), "");
+  EXPECT_THAT(parsed(400), AllOf(HasSubstr("hostile/adapter_config.json: its patterns take more than"),
+                                 HasSubstr("bytes of memory"), Not(HasSubstr("\n"))));
+}
+
 TEST(ModulePatternTest, PatternsThatBacktrackWithoutEndAreMatchedInLinearTime) {
   const auto work = std::make_shared<PatternWork>("c", 100);
   const std::string name = std::string(200, 'a') + "b";
