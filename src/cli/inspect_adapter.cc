@@ -6,7 +6,6 @@
 #include <span>
 #include <variant>
 
-#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/names.h"
@@ -182,7 +181,7 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
 namespace {
 
 void describePeft(const AdapterLocation& location, Inspection& found) {
-  const PeftFiles files = std::get<PeftFiles>(readAdapterFiles(location, availableMemory()).files);
+  const PeftFiles files = std::get<PeftFiles>(readAdapterFiles(location, AdapterFileLimits::ofAnyModel()).files);
   const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
   found.setKind(config.mlx ? "mlx-lm adapter" : "PEFT adapter");
   found.add("kind", config.use_dora ? "DoRA" : config.use_rslora ? "rsLoRA" : "LoRA");
@@ -200,7 +199,7 @@ void describePeft(const AdapterLocation& location, Inspection& found) {
 
 void describeNemo(const AdapterLocation& location, Inspection& found) {
   found.setKind("NeMo adapter");
-  const NemoFiles files = std::get<NemoFiles>(readAdapterFiles(location, availableMemory()).files);
+  const NemoFiles files = std::get<NemoFiles>(readAdapterFiles(location, AdapterFileLimits::ofAnyModel()).files);
   found.add("archive", fs::path(files.source).filename().string());
   found.add("kind", "LoRA");
   found.add("ranks", files.shards.size(), fmt::format("tp {}, pp {}", files.tp_size, files.pp_size));

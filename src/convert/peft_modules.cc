@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/cpu_features.h"
 #include "base/error.h"
 #include "lora/adapter_builder.h"
 #include "lora/adapter_files.h"
@@ -192,8 +191,8 @@ PeftModules readPeftModules(const fs::path& dir) {
     PeftFiles files;
     std::vector<std::shared_ptr<const void>> converted;
   };
-  const auto memory = std::make_shared<Memory>(
-      Memory{std::get<PeftFiles>(readAdapterFiles(AdapterLocation::of(dir), availableMemory()).files), {}});
+  const auto memory = std::make_shared<Memory>(Memory{
+      std::get<PeftFiles>(readAdapterFiles(AdapterLocation::of(dir), AdapterFileLimits::ofAnyModel()).files), {}});
   const PeftFiles& files = memory->files;
   const PeftConfig config = PeftConfig::parse(files.config, files.config_source);
   OrderedJson json = orderedConfig(files, config);
@@ -240,7 +239,8 @@ PeftModules readNemoModulesOf(const fs::path& path) {
     NemoModules modules;
   };
   const auto memory = std::make_shared<Memory>();
-  memory->files = std::get<NemoFiles>(readAdapterFiles(AdapterLocation::of(path), availableMemory()).files);
+  memory->files =
+      std::get<NemoFiles>(readAdapterFiles(AdapterLocation::of(path), AdapterFileLimits::ofAnyModel()).files);
   const NemoFiles& files = memory->files;
   memory->modules = readNemoModules(files, NemoShape::of(files.config, files.config_source));
   PeftModules read{.source = files.source};

@@ -1,5 +1,6 @@
 #include "formats/torch_contents.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -61,6 +62,7 @@ class ZipReader {
       if (entry.size > file_bytes_) corrupt(fmt::format("storage '{}' is larger than the file", storage.key));
       storages.push_back(zeros.empty() ? archive_.read(entry) : zeros.first(entry.size));
     }
+    checkAllIsUsed(data->size(), storages);
     return {std::move(objects), std::move(pickle), std::move(storages)};
   }
 
@@ -68,6 +70,19 @@ class ZipReader {
   [[noreturn]] void corrupt(std::string_view reason) const {
     fail(ErrorCode::kCorrupt, "{}: damaged PyTorch file: {}", source_, reason);
   }
+
+  // torch.save writes nothing large besides the pickle and its storages. Other bytes, of entries or between them, would
+  // be read into memory for nothing, and they take no space on disk if they are a hole.
+  void checkAllIsUsed(size_t pickle_bytes, std::span<const Bytes> storages) const {
+    constexpr uint64_t kFree = 1 << 20, kOfEachEntry = 16 << 10;  // headers and alignment
+    uint64_t used = pickle_bytes;
+    for (const Bytes& storage : storages) used += storage.size();
+    const uint64_t unused = file_bytes_ - std::min<uint64_t>(used, file_bytes_);
+    if (unused > kFree + kOfEachEntry * records_.size()) {
+      corrupt(fmt::format("{} of its {} bytes belong to none of its tensors", unused, file_bytes_));
+    }
+  }
+
   std::optional<Bytes> find(const std::string& name) const {
     const auto it = records_.find(name);
     return it == records_.end() ? std::nullopt : std::optional(archive_.read(*it->second));

@@ -130,6 +130,18 @@ TEST(TorchFileTest, AHeaderIsReadWithoutTheStorages) {
   EXPECT_THAT(errorOf([&] { parseHeader(zip.build()); }), HasSubstr("has 100 bytes, its tensors expect 4194304"));
 }
 
+TEST(TorchFileTest, BytesOfNoTensorAreRefused) {
+  const std::string value = tensor(storage(kFloats, "0", 6), 0, {6}, {1});
+  for (const size_t size : {size_t{1} << 19, size_t{1} << 21}) {
+    TestZip zip = zipOf(dict({{"w", value}}));
+    zip.entries.push_back({"a/other", std::string(size, '\0')});
+    const bool is_refused = size > size_t{1} << 20;
+    for (const std::string& line : {refusalOf(zip.build()), errorOf([&] { parseHeader(zip.build()); })}) {
+      EXPECT_EQ(line.find("bytes belong to none of its tensors") != std::string::npos, is_refused) << line;
+    }
+  }
+}
+
 TEST(TorchFileTest, EveryTruncationIsRefused) {
   for (const char* name : {"views.bin", "legacy_views.bin", "protocol5.bin"}) {
     const std::string whole = readFile(kSource / "tests/fuzz/torch_file_fuzz" / name, 1 << 20);

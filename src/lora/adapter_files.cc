@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file_reader.h"
 #include "checkpoint/names.h"
@@ -113,14 +114,23 @@ const std::vector<FileStamp>& AdapterContents::stamps() const {
   return std::visit([](const auto& of) -> const std::vector<FileStamp>& { return of.stamps; }, files);
 }
 
-AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
+AdapterFileLimits AdapterFileLimits::of(const AdapterTarget& target) {
+  // An archive may also hold a tokenizer.
+  constexpr size_t kOtherMembers = size_t{64} << 20;
+  return {largestPeftWeights(target.config, target.table, target.max_rank),
+          largestLowRankWeights(target.config, target.table, target.max_rank) + kOtherMembers};
+}
+
+AdapterFileLimits AdapterFileLimits::ofAnyModel() { return {availableMemory(), availableMemory()}; }
+
+AdapterContents readAdapterFiles(const AdapterLocation& location, const AdapterFileLimits& limits,
                                  const std::shared_ptr<FileMemory>& memory, BackgroundThrottle* throttle) {
   return readUnchanged(
       location.open,
       [&](FileReader& files) -> AdapterContents {
         const std::string archive = archiveOf(location, files);
-        if (archive.empty()) return {readPeftFiles(files, max_bytes)};
-        return {readNemoFiles(files, archive, max_bytes)};
+        if (archive.empty()) return {readPeftFiles(files, limits.peft_weights)};
+        return {readNemoFiles(files, archive, limits.nemo_archive)};
       },
       memory, throttle);
 }
@@ -141,13 +151,14 @@ AdapterContents AdapterHeaders::parse() const {
   return {std::get<NemoFiles>(files)};
 }
 
-AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes, BackgroundThrottle* throttle) {
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const AdapterFileLimits& limits,
+                                  BackgroundThrottle* throttle) {
   return readUnchanged(
       location.open,
       [&](FileReader& files) -> AdapterHeaders {
         const std::string archive = archiveOf(location, files);
-        if (archive.empty()) return {readPeftHeaders(files, max_bytes)};
-        return {readNemoHeaders(files, archive, max_bytes)};
+        if (archive.empty()) return {readPeftHeaders(files, limits.peft_weights)};
+        return {readNemoHeaders(files, archive, limits.nemo_archive)};
       },
       nullptr, throttle);
 }
@@ -172,8 +183,8 @@ Adapter readAdapter(const AdapterContents& contents, std::string name, const Ada
 }
 
 Adapter readAdapter(const fs::path& path, std::string name, const AdapterTarget& target) {
-  const size_t most = largestPeftWeights(target.config, target.table, target.max_rank);
-  return readAdapter(readAdapterFiles(AdapterLocation::of(path), most), std::move(name), target);
+  return readAdapter(readAdapterFiles(AdapterLocation::of(path), AdapterFileLimits::of(target)), std::move(name),
+                     target);
 }
 
 }  // namespace chorus

@@ -53,9 +53,19 @@ struct AdapterContents {
 
   const std::vector<FileStamp>& stamps() const;
 };
-// Reads all files in one state of the directory (FileReader). max_bytes: of the weights. Throws Error: those of `open`,
-// of nemoArchiveIn and of both formats. memory, throttle: see FileReader.
-AdapterContents readAdapterFiles(const AdapterLocation& location, size_t max_bytes,
+// Larger files are refused before they are read or unpacked.
+struct AdapterFileLimits {
+  size_t peft_weights = 0;  // bytes of the weights of a PEFT adapter
+  size_t nemo_archive = 0;  // bytes of an archive, packed and unpacked
+
+  // The sizes of the largest adapters of the model.
+  static AdapterFileLimits of(const AdapterTarget& target);
+  // For adapters of any model: the free memory.
+  static AdapterFileLimits ofAnyModel();
+};
+// Reads all files in one state of the directory (FileReader). Throws Error: those of `open`, of nemoArchiveIn and of
+// both formats. memory, throttle: see FileReader.
+AdapterContents readAdapterFiles(const AdapterLocation& location, const AdapterFileLimits& limits,
                                  const std::shared_ptr<FileMemory>& memory = nullptr,
                                  BackgroundThrottle* throttle = nullptr);
 
@@ -68,7 +78,7 @@ struct AdapterHeaders {
   std::string digest(BackgroundThrottle* throttle = nullptr) const;
   AdapterContents parse() const;
 };
-AdapterHeaders readAdapterHeaders(const AdapterLocation& location, size_t max_bytes,
+AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const AdapterFileLimits& limits,
                                   BackgroundThrottle* throttle = nullptr);
 
 // Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.

@@ -282,7 +282,7 @@ TEST_F(NemoDirectoryTest, ReadsAnAdapterOfTheModel) {
       EXPECT_EQ(loadAsFloat(adapter.modules[1].b, adapter.modules[1].dtype, 7), 8.0f);
       EXPECT_EQ(adapter.content_hash.size(), 64u);
     }
-    const AdapterHeaders headers = readAdapterHeaders(AdapterLocation::of(dir_), kMost);
+    const AdapterHeaders headers = readAdapterHeaders(AdapterLocation::of(dir_), {kMost, kMost});
     EXPECT_EQ(headers.weightsBytes(), bytes.size());
     const Adapter shapes = readAdapter(headers.parse(), "a", target());
     ASSERT_EQ(shapes.modules.size(), 4u);
@@ -339,7 +339,7 @@ TEST_F(NemoDirectoryTest, ADirectoryHoldsOneAdapter) {
   EXPECT_FALSE(isAdapter(dir_ / "none.nemo"));
   writeFileAtomically(dir_ / "b.nemo", "");
   EXPECT_THAT(refusal(), HasSubstr("it holds 2 adapters, a.nemo and b.nemo"));
-  EXPECT_NO_THROW(readAdapterFiles(AdapterLocation::of(dir_ / "a.nemo"), kMost));
+  EXPECT_NO_THROW(readAdapterFiles(AdapterLocation::of(dir_ / "a.nemo"), {kMost, kMost}));
   fs::remove(dir_ / "b.nemo");
   writeFileAtomically(dir_ / "adapter_config.json", "{}");
   EXPECT_THAT(refusal(), HasSubstr("it holds two adapters, adapter_config.json and a.nemo"));
@@ -347,8 +347,12 @@ TEST_F(NemoDirectoryTest, ADirectoryHoldsOneAdapter) {
 
 TEST_F(NemoDirectoryTest, RefusesAnArchiveBeyondTheModel) {
   writeFileAtomically(dir_ / "a.nemo", gzipped(onlyRank(ofTestModel())));
-  EXPECT_THAT(errorOf([&] { readAdapterFiles(AdapterLocation::of(dir_), 4096); }),
+  EXPECT_THAT(errorOf([&] { readAdapterFiles(AdapterLocation::of(dir_), {kMost, 4096}); }),
               HasSubstr("it unpacks to more than 4096 bytes"));
+  // An archive holds only A and B: the limit is far below the whole weights of a large model.
+  model_.table[0].shape = {1 << 16, 1 << 16};
+  const AdapterFileLimits limits = AdapterFileLimits::of({model_.config, model_.table, 8});
+  EXPECT_LT(limits.nemo_archive, limits.peft_weights / 100);
 }
 
 }  // namespace

@@ -72,6 +72,40 @@ void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) 
   headers.parsed = parseTensorFile(whole->bytes(), path, whole);
 }
 
+// Numbers of values of the largest adapter: of whole weights, and of A and B.
+struct Elements {
+  double whole = 0, low_rank = 0;
+};
+
+Elements largestAdapter(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
+  Elements elements;
+  for (const WeightRow& row : table) {
+    // PEFT may save an embedding and its output head three times each when they are wrapped.
+    const double copies = row.stage == Stage::kEveryLayer        ? config.num_hidden_layers
+                          : row.slot == slotOf(TableId::kTokens) ? 6
+                                                                 : 1;
+    double size = 1;
+    for (const int64_t extent : row.shape) size *= static_cast<double>(extent);
+    const auto experts = static_cast<double>(std::max<int64_t>(row.experts, 1));
+    elements.whole += copies * experts * size;
+    if (row.shape.size() < 2) continue;
+    const auto in = static_cast<double>(row.shape[1]), out = static_cast<double>(row.shape[0]);
+    const double rank = max_rank > 0 ? static_cast<double>(max_rank) : std::max(in, out);
+    // Each LoRA target of a fused row may have its own A.
+    elements.low_rank +=
+        copies * experts * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
+  }
+  return elements;
+}
+
+// Bytes of a file of these values in float64.
+size_t fileBytes(double elements) {
+  constexpr double kHeader = 2.0 * Safetensors::kMaxHeaderBytes;
+  const double bytes = elements * sizeof(double) + kHeader;
+  constexpr double kMost = 1e18;  // well within size_t
+  return static_cast<size_t>(std::min(bytes, kMost));
+}
+
 }  // namespace
 
 std::string highestNumbered(std::span<const std::string> names, std::string_view prefix, std::string_view suffix) {
@@ -99,34 +133,26 @@ std::string adapterWeightsFile(const Directory& directory) {
 }
 
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
-  double elements = 0;
-  for (const WeightRow& row : table) {
-    // PEFT may save an embedding and its output head three times each when they are wrapped.
-    const double copies = row.stage == Stage::kEveryLayer        ? config.num_hidden_layers
-                          : row.slot == slotOf(TableId::kTokens) ? 6
-                                                                 : 1;
-    double size = 1;
-    for (const int64_t extent : row.shape) size *= static_cast<double>(extent);
-    const auto experts = static_cast<double>(std::max<int64_t>(row.experts, 1));
-    elements += copies * experts * size;
-    if (row.shape.size() < 2) continue;
-    const auto in = static_cast<double>(row.shape[1]), out = static_cast<double>(row.shape[0]);
-    const double rank = max_rank > 0 ? static_cast<double>(max_rank) : std::max(in, out);
-    // Each LoRA target of a fused row may have its own A.
-    elements +=
-        copies * experts * rank * (in * static_cast<double>(std::max<size_t>(row.lora_targets.size(), 1)) + out);
-  }
-  constexpr double kHeader = 2.0 * Safetensors::kMaxHeaderBytes;
-  const double bytes = elements * sizeof(double) + kHeader;
-  constexpr double kMost = 1e18;  // well within size_t
-  return static_cast<size_t>(std::min(bytes, kMost));
+  const Elements most = largestAdapter(config, table, max_rank);
+  return fileBytes(most.whole + most.low_rank);
+}
+
+size_t largestLowRankWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank) {
+  return fileBytes(largestAdapter(config, table, max_rank).low_rank);
 }
 
 PeftFiles readPeftFiles(FileReader& files, size_t max_bytes) {
   const FoundFiles found = find(files);
+  const std::string config(found.config->text()), config_source = found.config_path.string();
+  if (found.weights_path.extension() != ".safetensors") {
+    // Refuses an archive that has far more bytes than its tensors before all of it is read.
+    PeftHeaders headers;
+    headers.weights_path = found.weights_path;
+    readTorchHeader(files, max_bytes, headers);
+    if (headers.parsed->hasValues()) return {config, config_source, *headers.parsed, files.stamps()};
+  }
   const auto weights = files.read(found.weights_path.filename(), max_bytes);
-  return {std::string(found.config->text()), found.config_path.string(),
-          parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
+  return {config, config_source, parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
 }
 
 PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {

@@ -95,8 +95,8 @@ Adapter EngineAdapters::read(const AdapterSource& source, BackgroundThrottle& th
   const Engine& engine = ranks_.engine();
   const AdapterTarget target = targetOf(engine, throttle);
   if (source.reloadable()) {
-    const AdapterContents files = readAdapterFiles(
-        source.location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_, &throttle);
+    const AdapterContents files =
+        readAdapterFiles(source.location, AdapterFileLimits::of(target), file_memory_, &throttle);
     const LearnedContent::Content known = knownOf(source);
     Adapter adapter = readAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
     stamps = files.stamps();
@@ -128,11 +128,11 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   source->newest_change_ns = newestAdapterChangeNs(source->location);
   const Engine& engine = ranks_.engine();
   const AdapterTarget target = targetOf(engine, throttle);
-  const size_t most_bytes = largestPeftWeights(target.config, target.table, target.max_rank);
+  const AdapterFileLimits limits = AdapterFileLimits::of(target);
   const std::string name = source->directory.filename().string();
   bool large = false;
   if (files_of.deferContent) {
-    const AdapterHeaders headers = readAdapterHeaders(source->location, most_bytes, &throttle);
+    const AdapterHeaders headers = readAdapterHeaders(source->location, limits, &throttle);
     const Shapes shapes = shapesOf(headers, name, target);
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
@@ -141,7 +141,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     source->on_refused = std::move(files_of.onRefused);
     large = headers.weightsBytes() > kHeavyBytes;
   } else {
-    const AdapterContents files = readAdapterFiles(source->location, most_bytes, file_memory_, &throttle);
+    const AdapterContents files = readAdapterFiles(source->location, limits, file_memory_, &throttle);
     const Adapter adapter = readAdapter(files, name, target);
     logLeftOut(adapter);
     source->stamps = files.stamps();
@@ -192,8 +192,7 @@ executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& fi
   files_of.open();
   executor::AdapterReport report;
   try {
-    const AdapterContents files = readAdapterFiles(
-        location, largestPeftWeights(target.config, target.table, target.max_rank), file_memory_, &throttle);
+    const AdapterContents files = readAdapterFiles(location, AdapterFileLimits::of(target), file_memory_, &throttle);
     if (const auto* const peft = std::get_if<PeftFiles>(&files.files)) report.tensors = tensorReports(*peft, target);
     const Adapter adapter = readAdapter(files, name, target);
     checkServable(adapter, engine.buildConfig());

@@ -146,8 +146,8 @@ uint64_t bytesRead() {
   return 0;
 }
 
-// Copies an adapter; its weights become a file of torch.save.
-void writeAsTorchFile(const fs::path& from, const fs::path& to) {
+// Copies an adapter; its weights become a file of torch.save. other_bytes: of an entry that no tensor uses.
+void writeAsTorchFile(const fs::path& from, const fs::path& to, size_t other_bytes = 0) {
   fs::create_directories(to);
   fs::copy_file(from / "adapter_config.json", to / "adapter_config.json");
   const Safetensors file = Safetensors::open(from / "adapter_model.safetensors");
@@ -163,6 +163,7 @@ void writeAsTorchFile(const fs::path& from, const fs::path& to) {
   }
   zip.entries.push_back({"a/data.pkl", pickled::whole(pickled::dict(tensors))});
   zip.entries.push_back({"a/version", "3\n"});
+  zip.entries.push_back({"a/other", std::string(other_bytes, '\0')});
   std::ofstream(to / "adapter_model.bin") << zip.build();
 }
 
@@ -212,6 +213,16 @@ TEST_P(DeferredRegistrationTest, ReadsOnlyTheConfigurationAndTheHeader) {
 INSTANTIATE_TEST_SUITE_P(Weights, DeferredRegistrationTest,
                          testing::Values("adapter_model.safetensors", "adapter_model.bin"),
                          [](const auto& info) { return fs::path(info.param).extension().string().substr(1); });
+
+TEST_F(EngineAdaptersTest, BytesOfNoTensorAreNotRead) {
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
+  const fs::path dir = directory_ / "padded";
+  writeAsTorchFile(directory_ / "large", dir, size_t{64} << 20);
+  const uint64_t before = bytesRead();
+  const std::string why = errorOf([&] { adapters.fileSource(dir); });
+  EXPECT_NE(why.find("bytes belong to none of its tensors"), std::string::npos) << why;
+  EXPECT_LT(bytesRead() - before, size_t{4} << 20);
+}
 
 TEST_F(EngineAdaptersTest, ARefusalAtTheFirstLoadIsReported) {
   const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
