@@ -118,14 +118,6 @@ bool FileReader::unchanged() const {
   });
 }
 
-std::vector<FileStamp> FileReader::stamps() const {
-  std::vector<FileStamp> stamps;
-  for (const Seen& seen : seen_) {
-    if (seen.second) stamps.push_back(*seen.second);
-  }
-  return stamps;
-}
-
 int64_t FileReader::newestChangeNs() const {
   int64_t newest = 0;
   for (const Seen& seen : seen_) {

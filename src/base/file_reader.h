@@ -79,8 +79,6 @@ class FileReader {
   bool exists(const std::string& name);
   // True when every recorded stamp is still current; all contents then belong to one state of the directory.
   bool unchanged() const;
-  // Stamps of the recorded files that exist, in the order of the calls that recorded them.
-  std::vector<FileStamp> stamps() const;
   // The latest FileStamp::changed_ns of all recorded files that exist; 0 when there are none.
   int64_t newestChangeNs() const;
   const Directory& directory() const { return *directory_; }

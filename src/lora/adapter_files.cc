@@ -110,10 +110,6 @@ AdapterLocation AdapterLocation::of(const fs::path& path) {
   return {openerOf(path.has_parent_path() ? path.parent_path() : fs::path(".")), path.filename().string()};
 }
 
-const std::vector<FileStamp>& AdapterContents::stamps() const {
-  return std::visit([](const auto& of) -> const std::vector<FileStamp>& { return of.stamps; }, files);
-}
-
 AdapterFileLimits AdapterFileLimits::of(const AdapterTarget& target) {
   // An archive may also hold a tokenizer.
   constexpr size_t kOtherMembers = size_t{64} << 20;
@@ -175,11 +171,10 @@ int64_t newestAdapterChangeNs(const AdapterLocation& location) {
   return files.newestChangeNs();
 }
 
-Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target,
-                    const KnownPeftContent& known) {
+Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target) {
   const auto* const peft = std::get_if<PeftFiles>(&contents.files);
-  if (peft != nullptr) return readPeftAdapter(*peft, std::move(name), target, known);
-  return readNemoAdapter(std::get<NemoFiles>(contents.files), std::move(name), target, known);
+  if (peft != nullptr) return readPeftAdapter(*peft, std::move(name), target);
+  return readNemoAdapter(std::get<NemoFiles>(contents.files), std::move(name), target);
 }
 
 Adapter readAdapter(const fs::path& path, std::string name, const AdapterTarget& target) {

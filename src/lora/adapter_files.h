@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/directory.h"
-#include "base/file.h"
 #include "base/file_memory.h"
 #include "lora/nemo_files.h"
 #include "lora/peft_files.h"
@@ -50,8 +49,6 @@ struct AdapterLocation {
 
 struct AdapterContents {
   std::variant<PeftFiles, NemoFiles> files;
-
-  const std::vector<FileStamp>& stamps() const;
 };
 // Larger files are refused before they are read or unpacked.
 struct AdapterFileLimits {
@@ -85,8 +82,7 @@ AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const Adapter
 int64_t newestAdapterChangeNs(const AdapterLocation& location);
 
 // Checks the adapter against the model (readPeftAdapter, readNemoAdapter). Throws their Errors.
-Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target,
-                    const KnownPeftContent& known = {});
+Adapter readAdapter(const AdapterContents& contents, std::string name, const AdapterTarget& target);
 // Reads the adapter at a path: a directory or a .nemo file.
 Adapter readAdapter(const std::filesystem::path& path, std::string name, const AdapterTarget& target);
 

@@ -68,10 +68,7 @@ NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& so
 
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes) {
   const auto whole = files.read(name, max_bytes);
-  NemoFiles read =
-      parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole, files.throttle());
-  read.stamps = files.stamps();
-  return read;
+  return parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole, files.throttle());
 }
 
 NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max_bytes) {
@@ -91,7 +88,6 @@ NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max
     return readNemoFiles(files, name, max_bytes);
   }
   read.size = head.file_size;
-  read.stamps = files.stamps();
   return read;
 }
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/file_reader.h"
 #include "base/json.h"
 #include "formats/tensor_file.h"
@@ -28,7 +27,6 @@ struct NemoFiles {
   std::span<const std::byte> bytes;    // the archive as it is on disk; empty if only headers were read
   size_t size = 0;                     // of the archive on disk
   std::shared_ptr<const void> memory;  // owner of what the shards' tensors and `bytes` point into
-  std::vector<FileStamp> stamps;       // stamps of the files that were looked at and exist
 
   // False when only names, types and shapes of the tensors were read.
   bool hasValues() const { return !bytes.empty(); }

@@ -404,8 +404,7 @@ NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape, Back
   return NemoReader(files, shape, throttle).read();
 }
 
-Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target,
-                        const KnownPeftContent& known) {
+Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target) {
   checkSameShape(files, target.config);
   NemoModules read = readNemoModules(files, NemoShape::of(target.config), target.throttle);
   AdapterBuilder builder(std::move(name), target.throttle);
@@ -471,14 +470,10 @@ Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterT
   }
   std::string hash;
   if (files.hasValues()) {
-    if (!known.stamps.empty() && files.stamps == known.stamps) {
-      hash = known.content_hash;
-    } else {
-      Sha256 sha(target.throttle);
-      sha.update("nemo ");
-      sha.update(files.bytes);
-      hash = sha.hex();
-    }
+    Sha256 sha(target.throttle);
+    sha.update("nemo ");
+    sha.update(files.bytes);
+    hash = sha.hex();
   }
   return builder.finish(std::move(hash));
 }

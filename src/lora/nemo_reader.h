@@ -61,8 +61,7 @@ struct NemoModules {
 // checked or copied; may be null.
 NemoModules readNemoModules(const NemoFiles& files, const NemoShape& shape, BackgroundThrottle* throttle = nullptr);
 
-// Checks the modules against the model, like readPeftAdapter. known: see there.
-Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target,
-                        const KnownPeftContent& known = {});
+// Checks the modules against the model, like readPeftAdapter.
+Adapter readNemoAdapter(const NemoFiles& files, std::string name, const AdapterTarget& target);
 
 }  // namespace chorus

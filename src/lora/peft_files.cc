@@ -149,10 +149,10 @@ PeftFiles readPeftFiles(FileReader& files, size_t max_bytes) {
     PeftHeaders headers;
     headers.weights_path = found.weights_path;
     readTorchHeader(files, max_bytes, headers);
-    if (headers.parsed->hasValues()) return {config, config_source, *headers.parsed, files.stamps()};
+    if (headers.parsed->hasValues()) return {config, config_source, *headers.parsed};
   }
   const auto weights = files.read(found.weights_path.filename(), max_bytes);
-  return {config, config_source, parseTensorFile(weights->bytes(), found.weights_path, weights), files.stamps()};
+  return {config, config_source, parseTensorFile(weights->bytes(), found.weights_path, weights)};
 }
 
 PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {
@@ -168,7 +168,6 @@ PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {
   } else {
     readTorchHeader(files, max_bytes, headers);
   }
-  headers.stamps = files.stamps();
   return headers;
 }
 
@@ -184,7 +183,7 @@ std::string PeftHeaders::digest(BackgroundThrottle* throttle) const {
 
 PeftFiles PeftHeaders::parse() const {
   return {config, config_source,
-          parsed ? *parsed : parseSafetensorsHeader(header->bytes(), weights_bytes, weights_path), stamps};
+          parsed ? *parsed : parseSafetensorsHeader(header->bytes(), weights_bytes, weights_path)};
 }
 
 TensorFile openPeftWeights(const fs::path& dir) {

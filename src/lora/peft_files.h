@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/directory.h"
-#include "base/file.h"
 #include "base/file_reader.h"
 #include "checkpoint/weight_table.h"
 #include "formats/tensor_file.h"
@@ -29,10 +28,9 @@ std::string adapterWeightsFile(const Directory& directory);
 std::string highestNumbered(std::span<const std::string> names, std::string_view prefix, std::string_view suffix);
 
 struct PeftFiles {
-  std::string config;             // adapter_config.json
-  std::string config_source;      // its path, for error lines
-  TensorFile weights;             // of adapterWeightsFile(), in memory
-  std::vector<FileStamp> stamps;  // stamps of the files that exist
+  std::string config;         // adapter_config.json
+  std::string config_source;  // its path, for error lines
+  TensorFile weights;         // of adapterWeightsFile(), in memory
 };
 
 // Upper bound, in bytes, of an adapter's weights file for the model: every weight in float64 and rank max_rank (0: any
@@ -56,7 +54,6 @@ struct PeftHeaders {
   // A safetensors file's first bytes, at least its header. Null for a PyTorch file.
   std::shared_ptr<const FileContents> header;
   std::optional<TensorFile> parsed;  // a PyTorch file
-  std::vector<FileStamp> stamps;
 
   // SHA-256 of the configuration, the header and the file size: equal for adapters that differ only in their values.
   // Empty for a PyTorch file, whose header is not in one place. throttle: is charged for the hashed bytes.

@@ -437,12 +437,11 @@ Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, cons
                          std::move(name), target);
 }
 
-Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
-                        const KnownPeftContent& known) {
-  const bool is_known = !known.stamps.empty() && files.stamps == known.stamps;
-  const std::string hash = !files.weights.hasValues() ? ""
-                           : is_known                 ? known.content_hash
-                                                      : contentHash(files.config, files.weights, target.throttle);
+// The hash is always of the bytes that were read. Stamps do not show every change: on tmpfs, only the first write to a
+// page of a mapping.
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target) {
+  const std::string hash =
+      files.weights.hasValues() ? contentHash(files.config, files.weights, target.throttle) : std::string();
   return readTensors(files.config, files.config_source, files.weights, std::move(name), target, hash);
 }
 

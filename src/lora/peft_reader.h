@@ -34,17 +34,9 @@ struct AdapterTarget {
 // that are not finite.
 Adapter readPeftAdapter(const std::filesystem::path& dir, std::string name, const AdapterTarget& target);
 
-// Content of a directory that was read before. Files with these stamps still have this content, because a writer cannot
-// choose the time of a file's last change.
-struct KnownPeftContent {
-  std::vector<FileStamp> stamps;  // PeftFiles::stamps
-  std::string content_hash;
-};
-
-// When the files have the stamps of `known`, its hash is used instead of computing one. When their values were not read
-// (readPeftHeaders), the adapter has only shapes and no check of values is made.
-Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target,
-                        const KnownPeftContent& known = {});
+// When the values of the files were not read (readPeftHeaders), the adapter has only shapes and no check of values is
+// made.
+Adapter readPeftAdapter(const PeftFiles& files, std::string name, const AdapterTarget& target);
 
 // Reports what readPeftAdapter() would do with each tensor.
 struct PeftInspection {

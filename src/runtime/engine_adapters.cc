@@ -38,10 +38,9 @@ TensorView viewOf(const executor::Tensor& tensor) {
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
 }
 
-// Content of the files at registration, or at their first load if the registration did not read the values.
-LearnedContent::Content knownOf(const AdapterSource& source) {
-  if (source.learned != nullptr) return source.learned->get();
-  return {source.stamps, source.content_hash};
+// Hash of the content at registration, or at the first load if the registration did not read the values.
+std::string knownHash(const AdapterSource& source) {
+  return source.learned != nullptr ? source.learned->hash() : source.content_hash;
 }
 
 void warnIfWithoutEffect(const Adapter& adapter) {
@@ -90,17 +89,13 @@ AdapterTarget EngineAdapters::targetOf(const Engine& engine, BackgroundThrottle&
   return {engine.config(), table_, engine.buildConfig().max_lora_rank, engine.architecture().left_out, &throttle};
 }
 
-Adapter EngineAdapters::read(const AdapterSource& source, BackgroundThrottle& throttle,
-                             std::vector<FileStamp>& stamps) const {
+Adapter EngineAdapters::read(const AdapterSource& source, BackgroundThrottle& throttle) const {
   const Engine& engine = ranks_.engine();
   const AdapterTarget target = targetOf(engine, throttle);
   if (source.reloadable()) {
     const AdapterContents files =
         readAdapterFiles(source.location, AdapterFileLimits::of(target), file_memory_, &throttle);
-    const LearnedContent::Content known = knownOf(source);
-    Adapter adapter = readAdapter(files, source.directory.filename().string(), target, {known.stamps, known.hash});
-    stamps = files.stamps();
-    return adapter;
+    return readAdapter(files, source.directory.filename().string(), target);
   }
   const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
@@ -144,7 +139,6 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     const AdapterContents files = readAdapterFiles(source->location, limits, file_memory_, &throttle);
     const Adapter adapter = readAdapter(files, name, target);
     logLeftOut(adapter);
-    source->stamps = files.stamps();
     source->content_hash = adapter.content_hash;
     warnIfWithoutEffect(adapter);
     if (files_of.onContent) files_of.onContent(adapter.content_hash);
@@ -213,7 +207,7 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
     return prepare(source);
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kNotFound && source.on_gone) source.on_gone();
-    const bool first = source.learned != nullptr && source.learned->get().hash.empty();
+    const bool first = source.learned != nullptr && source.learned->hash().empty();
     const bool never_fits = e.code() == ErrorCode::kTooLarge;
     if (first && (refusesFiles(e.code()) || never_fits) && source.on_refused) source.on_refused(e.what());
     throw;
@@ -227,14 +221,13 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
     const auto wait = quietIn(newest);
     if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
   }
-  const LearnedContent::Content known = knownOf(source);
-  LearnedContent::Content found;
-  const Adapter adapter = read(source, throttle, found.stamps);
-  found.hash = adapter.content_hash;
-  if (source.reloadable() && found.hash != known.hash) warnIfWithoutEffect(adapter);
-  if (source.on_content && found.hash != known.hash) source.on_content(found.hash);
+  const std::string known = knownHash(source);
+  const Adapter adapter = read(source, throttle);
+  const std::string& found = adapter.content_hash;
+  if (source.reloadable() && found != known) warnIfWithoutEffect(adapter);
+  if (source.on_content && found != known) source.on_content(found);
   auto prepared = ranks_.prepareAdapter(adapter, &throttle, throttle_);
-  if (source.learned != nullptr && known.hash.empty()) source.learned->set(std::move(found));
+  if (source.learned != nullptr && known.empty()) source.learned->set(found);
   return prepared;
 }
 

@@ -49,8 +49,7 @@ class EngineAdapters {
   AdapterTarget targetOf(const Engine& engine, BackgroundThrottle& throttle) const;
   Shapes shapesOf(const AdapterHeaders& headers, const std::string& name, const AdapterTarget& target) const;
   std::shared_ptr<const PreparedAdapter> prepare(const AdapterSource& source) const;
-  // stamps: receives the stamps of the files that were read; unchanged for tensors.
-  Adapter read(const AdapterSource& source, BackgroundThrottle& throttle, std::vector<FileStamp>& stamps) const;
+  Adapter read(const AdapterSource& source, BackgroundThrottle& throttle) const;
 
   const RankGroup& ranks_;
   std::function<ThrottleClock()> throttle_;

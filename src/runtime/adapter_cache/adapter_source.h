@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/directory.h"
-#include "base/file.h"
 #include "chorus/tensor.h"
 #include "lora/adapter_files.h"
 #include "models/prepared_adapter.h"
@@ -25,25 +24,23 @@ namespace chorus {
 // is not the known one, before that content is used. An Error that it throws refuses the content.
 using OnAdapterContent = std::function<void(const std::string& content_hash)>;
 
-// The content that the first load found in a directory, of which registration read only the headers. Thread-safe.
+// The hash of the content that the first load found in a directory, of which registration read only the headers.
+// Thread-safe.
 class LearnedContent {
  public:
-  struct Content {
-    std::vector<FileStamp> stamps;  // AdapterContents::stamps()
-    std::string hash;               // empty: not loaded yet
-  };
-  Content get() const {
+  // Empty: not loaded yet.
+  std::string hash() const {
     const std::lock_guard lock(mutex_);
-    return content_;
+    return hash_;
   }
-  void set(Content content) {
+  void set(std::string hash) {
     const std::lock_guard lock(mutex_);
-    content_ = std::move(content);
+    hash_ = std::move(hash);
   }
 
  private:
   mutable std::mutex mutex_;
-  Content content_;
+  std::string hash_;
 };
 
 // Immutable once made, except for what `learned` points to. Requests that still need to load it keep it alive; a
@@ -53,11 +50,10 @@ struct AdapterSource {
   AdapterLocation location;         // the files are read only through this
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;
-  std::string content_hash;       // at registration; equal hashes are one adapter; empty if `learned` is set
-  std::vector<FileStamp> stamps;  // of a directory's files at registration (AdapterContents::stamps())
-  int64_t newest_change_ns = 0;   // newestAdapterChangeNs(), from before the files were read
-  int64_t bytes = 0;              // AdapterSize::bytes once packed
-  int64_t elements = 0;           // AdapterSize::elements
+  std::string content_hash;      // at registration; equal hashes are one adapter; empty if `learned` is set
+  int64_t newest_change_ns = 0;  // newestAdapterChangeNs(), from before the files were read
+  int64_t bytes = 0;             // AdapterSize::bytes once packed
+  int64_t elements = 0;          // AdapterSize::elements
   // Of a directory: those of `bytes` that the adapter may turn out not to take, because values that were not read may
   // equal the base model's. For tensors all bytes and elements are upper bounds, because the rows may be padded.
   int64_t droppable_bytes = 0;

@@ -392,7 +392,7 @@ std::vector<executor::AdapterState> AdapterStore::states() const {
     const auto source = task.directory != nullptr ? task.directory : task.tensors.lock();
     if (source != nullptr) {
       state.bytes = source->size().bytes;
-      if (state.contentHash.empty() && source->learned != nullptr) state.contentHash = source->learned->get().hash;
+      if (state.contentHash.empty() && source->learned != nullptr) state.contentHash = source->learned->hash();
     }
     if (!cache_.host().contains(task.key)) continue;
     state.bytes = cache_.host().sizeOf(task.key).bytes;
