@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <limits>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -34,21 +35,19 @@ void checkDepth(std::string_view text, std::string_view source, int max_depth) {
 // Refuses duplicate keys, for which the document parser would silently overwrite the first value.
 class UniqueKeys final : public JsonEvents {
  public:
-  UniqueKeys(std::string_view source, std::string_view map) : source_(source), map_(map) {}
+  UniqueKeys(std::string_view source, std::string_view map) : source_(source) {
+    if (!map.empty()) path_ = map;
+  }
 
   bool key(string_t& key) override {
     Object& object = open_.back();
-    if (object.unique && !object.keys.insert(key).second)
+    if (!object.isMap() && !object.keys.insert(key).second)
       fail(ErrorCode::kCorrupt, "{}: key '{}' appears twice", source_, key);
-    object.key = key;
+    object.path_of_member = pathBelow(object.path, key);
     return true;
   }
   bool start_object(std::size_t) override {
-    std::string path;
-    if (!map_.empty()) {
-      for (const Object& object : open_) path.append("/").append(object.key);
-    }
-    open_.push_back({path.empty() || path != map_, "", {}});
+    open_.push_back({open_.empty() ? path_ : open_.back().path_of_member, std::nullopt, {}});
     return true;
   }
   bool end_object() override {
@@ -57,12 +56,24 @@ class UniqueKeys final : public JsonEvents {
   }
 
  private:
+  // The path from an object to the map; nullopt if the map is not in the object. Paths are views of the given one: a
+  // path that is built for each object would cost the length of all keys around it.
+  using Path = std::optional<std::string_view>;
   struct Object {
-    bool unique;
-    std::string key;             // the last key seen
+    Path path;
+    Path path_of_member;         // the path from the value of the last key
     std::set<std::string> keys;  // not a hash table, because an attacker could choose keys that collide
+    bool isMap() const { return path && path->empty(); }
   };
-  std::string_view source_, map_;
+
+  static Path pathBelow(const Path& path, std::string_view key) {
+    if (!path || !path->starts_with('/') || !path->substr(1).starts_with(key)) return std::nullopt;
+    const std::string_view rest = path->substr(1 + key.size());
+    return rest.empty() || rest.starts_with('/') ? Path(rest) : std::nullopt;
+  }
+
+  std::string_view source_;
+  Path path_;  // from the document
   std::vector<Object> open_;
 };
 

@@ -43,6 +43,19 @@ TEST(JsonTest, KeysOfTheOneMapMayRepeat) {
             "x: key 'a' appears twice");
   EXPECT_EQ(errorOf([&] { parseJson(R"({"m": {"v": {}, "v": {}}})", "x", limits); }), "x: key 'v' appears twice");
   EXPECT_EQ(errorOf([&] { parseJson(R"({"v": {"a": 1, "a": 2}})", "x", limits); }), "x: key 'a' appears twice");
+  for (const char* other : {R"({"m": {"v2": {"a": 1, "a": 2}}})", R"({"m": {"": {"a": 1, "a": 2}}})",
+                            R"({"mm": {"v": {"a": 1, "a": 2}}})", R"({"m": {"x": {}, "w": {"a": 1, "a": 2}}})"}) {
+    EXPECT_EQ(errorOf([&] { parseJson(other, "x", limits); }), "x: key 'a' appears twice") << other;
+  }
+}
+
+// A long key around many small objects would take minutes if it were copied for each of them.
+TEST(JsonTest, UniqueKeysOfManyObjectsBelowALongKeyTakeLittleTime) {
+  std::string text = "{\"" + std::string(size_t{4} << 20, 'k') + "\":[";
+  for (int i = 0; i < 500'000; ++i) text += "{},";
+  text.back() = ']';
+  text += '}';
+  EXPECT_EQ(parseJson(text, "x", {.unique_keys = true, .map = "/m/v"}).begin()->size(), 500'000);
 }
 
 TEST(JsonTest, ExactJsonKeepsIntegersBeyond64Bits) {
