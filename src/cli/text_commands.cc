@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/exact_json.h"
 #include "base/file.h"
+#include "base/work_meter.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -57,7 +58,8 @@ int runDetokenize(const TextCommandOptions& options) {
 
 int runChatTemplate(const TextCommandOptions& options) {
   const auto tokenizer = Tokenizer::load(options.tokenizer_dir);
-  const ChatTemplates templates(*tokenizer, options.tokenizer_dir.string());
+  WorkMeter meter;
+  const ChatTemplates templates(*tokenizer, options.tokenizer_dir.string(), meter);
   return convertLines(options, [&](const OrderedJson& row, const std::string& place) {
     if (!row.is_object() || !row.contains("messages")) {
       fail(ErrorCode::kInvalidArgument, "{}: expected an object with 'messages'", place);

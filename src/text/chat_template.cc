@@ -151,9 +151,11 @@ std::string ChatTemplate::render(const ChatTemplateInput& input, WorkMeter& mete
   }
 }
 
-ChatTemplates::ChatTemplates(const Tokenizer& tokenizer, std::string source)
+ChatTemplates::ChatTemplates(const Tokenizer& tokenizer, std::string source, WorkMeter& meter)
     : source_(std::move(source)), special_tokens_(tokenizer.specialTokens()) {
-  for (const auto& [name, text] : tokenizer.chatTemplates()) templates_[name] = ChatTemplate::compile(text, source_);
+  for (const auto& [name, text] : tokenizer.chatTemplates()) {
+    templates_[name] = ChatTemplate::compile(text, source_, meter);
+  }
 }
 
 size_t ChatTemplates::memoryBytes() const {

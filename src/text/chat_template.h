@@ -64,8 +64,8 @@ class ChatTemplate {
 // The compiled chat templates of one model, by name.
 class ChatTemplates {
  public:
-  // Throws as ChatTemplate::compile does; source names the model in errors.
-  ChatTemplates(const Tokenizer& tokenizer, std::string source);
+  // Throws as ChatTemplate::compile does, and charges the meter; source names the model in errors.
+  ChatTemplates(const Tokenizer& tokenizer, std::string source, WorkMeter& meter);
 
   bool empty() const { return templates_.empty(); }
   bool has(const std::string& name) const { return templates_.contains(name); }

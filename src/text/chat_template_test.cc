@@ -122,7 +122,8 @@ TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
   const Json config = {
       {"chat_template", {{{"name", "default"}, {"template", "own"}}, {{"name", "rag"}, {"template", "rag"}}}}};
   const Json tokenizer = {{"model", {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}}}};
-  const ChatTemplates templates(*Tokenizer::fromJson(tokenizer, config, "t"), "model");
+  WorkMeter meter;
+  const ChatTemplates templates(*Tokenizer::fromJson(tokenizer, config, "t"), "model", meter);
   EXPECT_EQ(templates.render({}), "own");
   EXPECT_EQ(templates.render({}, "rag"), "rag");
   EXPECT_EQ(templates.render({}, "{{ 1 + 1 }}"), "2");
@@ -220,12 +221,13 @@ TEST(ChatTemplatesTest, ChoosesByTools) {
                                 {"name": "tool_use", "template": "T{{ tools | length }}"}]})");
   const std::string path = test::sourceDir().string() + "/tests/goldens/text/tokenizers/gpt2.json";
   const Json tokenizer = readJsonFile(path);
-  const ChatTemplates both(*Tokenizer::fromJson(tokenizer, config, "t"), "t");
+  WorkMeter meter;
+  const ChatTemplates both(*Tokenizer::fromJson(tokenizer, config, "t"), "t", meter);
   ChatTemplateInput input;
   EXPECT_EQ(both.render(input), "D<|endoftext|>");
   input.tools = OrderedJson::parse("[{}]");
   EXPECT_EQ(both.render(input), "T1");
-  const ChatTemplates none(*Tokenizer::fromJson(tokenizer, Json(), "t"), "the model");
+  const ChatTemplates none(*Tokenizer::fromJson(tokenizer, Json(), "t"), "the model", meter);
   EXPECT_TRUE(none.empty());
   EXPECT_THAT(errorOf([&] { none.render(input); }), testing::HasSubstr("the model has no chat template"));
 }

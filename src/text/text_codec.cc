@@ -45,8 +45,8 @@ class DetokenizedStream : public TextStream {
 
 class TokenizerCodec : public TextCodec {
  public:
-  explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
-      : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template") {}
+  TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer, WorkMeter& meter)
+      : tokenizer_(std::move(tokenizer)), chat_(*tokenizer_, "chat template", meter) {}
 
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens, WorkMeter& meter,
                               const EncodeLimits& limits) const override {
@@ -83,12 +83,15 @@ class TokenizerCodec : public TextCodec {
 }  // namespace
 
 std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory) {
-  return parseTextCodec(readTokenizerFileSet(directory), nullptr);
+  WorkMeter meter;
+  return parseTextCodec(readTokenizerFileSet(directory), nullptr, meter);
 }
 
-std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback) {
-  const TokenizerFiles parsed = parseTokenizerFiles(files, fallback);
-  return std::make_shared<TokenizerCodec>(Tokenizer::fromJson(parsed.tokenizer, parsed.config, parsed.source));
+std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback,
+                                                WorkMeter& meter, int32_t most_tokens) {
+  const TokenizerFiles parsed = parseTokenizerFiles(files, fallback, meter);
+  return std::make_shared<TokenizerCodec>(
+      Tokenizer::fromJson(parsed.tokenizer, parsed.config, parsed.source, meter, most_tokens), meter);
 }
 
 }  // namespace chorus

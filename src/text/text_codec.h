@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,7 +83,11 @@ class TextCodec {
 
 // Loads tokenizer and templates of a trusted Hugging Face directory. Throws Error.
 std::shared_ptr<const TextCodec> loadTextCodec(const std::filesystem::path& directory);
-// Does the same with files that are already read. fallback: see parseTokenizerFiles. Throws Error.
-std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback);
+// Does the same with files that are already read and need not be trusted. fallback: see parseTokenizerFiles.
+// most_tokens: see Tokenizer::fromJson. Charges the meter for work that is more than a few passes over the files.
+// Throws Error, and what the meter throws.
+std::shared_ptr<const TextCodec> parseTextCodec(const TokenizerFileSet& files, const TokenizerFileSet* fallback,
+                                                WorkMeter& meter,
+                                                int32_t most_tokens = std::numeric_limits<int32_t>::max());
 
 }  // namespace chorus

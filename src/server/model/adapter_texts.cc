@@ -81,15 +81,13 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
          path, mebibytes(bytes), mebibytes(budget_->limit()), mebibytes(budget_->used()));
   };
   take(keptBytes(files) + keptBytes(base) + parsingBytes(files) + parsingBytes(base));
-  meter.charge(base.bytes());
-  charged->codec = parseTextCodec(files, &base);
-  take(charged->codec->memoryBytes());
-  if (charged->codec->vocabSize() > std::max(vocab_size_, base_->vocabSize())) {
-    fail(ErrorCode::kUnsupported,
-         "{}: its tokenizer has {} tokens, but the engine has embeddings for {}; remove the added tokens from the "
-         "adapter's tokenizer files",
-         path, charged->codec->vocabSize(), vocab_size_);
+  try {
+    meter.charge(base.bytes());
+    charged->codec = parseTextCodec(files, &base, meter, std::max(vocab_size_, base_->vocabSize()));
+  } catch (const WorkStopped& e) {
+    fail(e.code(), "{}: its tokenizer or a template costs too much: {}", path, e.what());
   }
+  take(charged->codec->memoryBytes());
   const std::shared_ptr<const TextCodec> text(charged, charged->codec.get());
   const std::lock_guard lock(mutex_);
   loaded_[digest] = text;

@@ -31,8 +31,8 @@ class AdapterTexts {
 
   // Loads the text of an adapter. Equal files are loaded once, and their memory is returned with the last reference to
   // the text. Throws Error for a tokenizer of more tokens than the engine has, for files that are too large
-  // (kMaxFileBytes, kMaxTotalBytes) or not trusted, if the memory of all adapters is exhausted, and what the meter
-  // throws.
+  // (kMaxFileBytes, kMaxTotalBytes) or not trusted, if the memory of all adapters is exhausted, and with the code of
+  // WorkStopped if the meter stops it.
   static constexpr size_t kMaxFileBytes = size_t{32} << 20;
   static constexpr size_t kMaxTotalBytes = size_t{64} << 20;
   std::shared_ptr<const TextCodec> load(const Directory& adapterDirectory, WorkMeter& meter);

@@ -88,7 +88,47 @@ TEST_F(AdapterTextsTest, TokensWithoutEmbeddingsAreRefused) {
   AdapterTexts texts(base, root / "base", 2);
   write("grown", "tokenizer.json", tokenizer(R"(, "c": 2)"));
   EXPECT_THAT(refusal(texts, "grown"),
-              testing::HasSubstr("its tokenizer has 3 tokens, but the engine has embeddings for 2"));
+              testing::HasSubstr("its tokenizer has at least 3 tokens, but the engine has embeddings for 2"));
+}
+
+// Added tokens that a normalizer makes dear: each of them costs more than 20,000 bytes of work.
+Json dearTokens(size_t count) {
+  Json added = Json::object();
+  for (size_t i = 0; i < count; ++i) {
+    added[std::to_string(2 + i)] = {{"content", std::to_string(i) + std::string(1000, 'a')}, {"normalized", true}};
+  }
+  return {{"added_tokens_decoder", std::move(added)}};
+}
+
+TEST_F(AdapterTextsTest, AddedTokensAreNormalizedWithinTheLimitOnWork) {
+  Json document = Json::parse(tokenizer(""));
+  document["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(a|b)*c"}}}, {"content", "d"}};
+  write("dear", "tokenizer.json", document.dump());
+  write("dear", "tokenizer_config.json", dearTokens(500).dump());
+  const auto directory = Directory::open(root / "dear", Links::kInside);
+  AdapterTexts large(base, root / "base", 1000);
+  WorkMeter unlimited;
+  large.load(*directory, unlimited);
+  EXPECT_GT(unlimited.spent(), uint64_t{10} << 20);
+  WorkMeter limited({.work = uint64_t{8} << 20});
+  AdapterTexts other(base, root / "base", 1000);
+  EXPECT_THAT(errorOf([&] { other.load(*directory, limited); }),
+              testing::AllOf(testing::HasSubstr("dear: its tokenizer or a template costs too much"),
+                             testing::HasSubstr("the limit of 8388608 bytes of work")));
+  EXPECT_EQ(other.used(), 0u);
+  // Those that the engine has no embeddings for are not normalized.
+  AdapterTexts small(base, root / "base", 2);
+  WorkMeter little({.work = uint64_t{1} << 20});
+  EXPECT_THAT(errorOf([&] { small.load(*directory, little); }),
+              testing::HasSubstr("its tokenizer has at least 3 tokens, but the engine has embeddings for 2"));
+}
+
+TEST_F(AdapterTextsTest, TemplatesAreCompiledWithinTheLimitOnWork) {
+  AdapterTexts texts(base, root / "base", 2);
+  write("styled", "chat_template.jinja", std::string(500'000, 'x') + "{{ messages }}");
+  WorkMeter meter({.work = 700'000});
+  EXPECT_THAT(errorOf([&] { texts.load(*Directory::open(root / "styled", Links::kInside), meter); }),
+              testing::HasSubstr("styled: its tokenizer or a template costs too much"));
 }
 
 TEST_F(AdapterTextsTest, AllTextsShareAMemoryLimitAndGiveTheirShareBack) {

@@ -31,6 +31,8 @@ size_t spaceEnd(Utf8View text, size_t at) {
   }
   return at;
 }
+
+constexpr uint64_t kWorkPerNode = 4;
 }  // namespace
 
 uint32_t AddedVocabulary::Trie::childOf(uint32_t node, char byte, uint64_t& steps) const {
@@ -41,7 +43,7 @@ uint32_t AddedVocabulary::Trie::childOf(uint32_t node, char byte, uint64_t& step
   return child;
 }
 
-void AddedVocabulary::Trie::insert(std::string_view content, int32_t id) {
+void AddedVocabulary::Trie::insert(std::string_view content, int32_t id, WorkMeter& meter) {
   uint32_t node = 0;
   uint64_t steps = 0;
   for (const char byte : content) {
@@ -54,6 +56,7 @@ void AddedVocabulary::Trie::insert(std::string_view content, int32_t id) {
     }
     node = child;
   }
+  meter.charge(steps * kWorkPerNode);
   // If two tokens normalize to the same text, the first one is found.
   if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
 }
@@ -69,13 +72,13 @@ size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64
   return length;
 }
 
-void AddedVocabulary::add(AddedToken token, int32_t id) {
+void AddedVocabulary::add(AddedToken token, int32_t id, WorkMeter& meter) {
   if (token.special) special_.emplace(token.content.bytes(), id);
   by_content_[token.content.bytes()] = id;
   if (token.normalized)
-    normalized_.insert(token.decoded.bytes(), id);
+    normalized_.insert(token.decoded.bytes(), id, meter);
   else
-    plain_.insert(token.content.bytes(), id);
+    plain_.insert(token.content.bytes(), id, meter);
   by_id_[id] = std::move(token);
 }
 
@@ -99,7 +102,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
   constexpr uint64_t kChargeEvery = 4096;
   uint64_t steps = 0;
   for (size_t at = 0; at < bytes.size() && !trie.empty();) {
-    if (steps >= kChargeEvery) work.meter.charge(std::exchange(steps, 0) * 4);
+    if (steps >= kChargeEvery) work.meter.charge(std::exchange(steps, 0) * kWorkPerNode);
     if (!trie.begins(bytes[at])) {
       ++at, ++steps;
       continue;
@@ -133,7 +136,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
     if (begin < end) sink({id, begin, end});
     done = end;
   }
-  work.meter.charge(steps * 4);
+  work.meter.charge(steps * kWorkPerNode);
   if (done < bytes.size()) sink({-1, done, bytes.size()});
 }
 

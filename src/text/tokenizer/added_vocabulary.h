@@ -34,8 +34,8 @@ class AddedVocabulary {
   };
 
   // Adds a token, whose `decoded` must be set and not empty. tokenId() and find() return the token that was added last
-  // among those of equal content or id.
-  void add(AddedToken token, int32_t id);
+  // among those of equal content or id. Charges the meter and throws what it throws.
+  void add(AddedToken token, int32_t id, WorkMeter& meter);
 
   // Cuts text at the added tokens and passes the parts to sink in order. normalized: searches for the tokens that are
   // matched after normalization (true) or before it (false). Charges the search to work.
@@ -51,7 +51,8 @@ class AddedVocabulary {
   // Byte trie that finds the longest token at a position. The children of a node are a linked list.
   class Trie {
    public:
-    void insert(std::string_view content, int32_t id);
+    // Charges the meter for the nodes that it visits.
+    void insert(std::string_view content, int32_t id, WorkMeter& meter);
     // Returns the length of the longest token at the start of text and sets id; returns 0 if there is none. Adds the
     // number of visited nodes to steps.
     size_t longest(std::string_view text, int32_t& id, uint64_t& steps) const;

@@ -16,7 +16,8 @@ constexpr uint64_t kCacheLookup = 64;
 constexpr size_t kMaxDecorationBytes = 256;
 }  // namespace
 
-BpeModel::BpeModel(const Json& json, const std::string& source) : TokenModel(Vocabulary::fromModel(json, source)) {
+BpeModel::BpeModel(const Json& json, const std::string& source, WorkMeter& meter)
+    : TokenModel(Vocabulary::fromModel(json, source)) {
   for (uint32_t code = 0; code < kTableCharacters; ++code) {
     Utf8Text character;
     character.append(code);
@@ -24,7 +25,7 @@ BpeModel::BpeModel(const Json& json, const std::string& source) : TokenModel(Voc
   }
   if (tokenModelType(json, source) == kRankedModel) {
     ignore_merges_ = true;
-    findMerges();
+    findMerges(meter);
   } else {
     readOptions(json, source);
     readMerges(json, source);
@@ -87,12 +88,13 @@ void BpeModel::readMerges(const Json& json, const std::string& source) {
 }
 
 // Every way to join two tokens into a token, with the id of that token as its rank.
-void BpeModel::findMerges() {
+void BpeModel::findMerges(WorkMeter& meter) {
   for (int32_t id = 0; id < vocabulary_.idEnd(); ++id) {
     const Utf8Text* token = vocabulary_.tokenText(id);
     if (token == nullptr || token->empty()) continue;
     const Utf8View text = *token;
     for (size_t cut = text.characterAt(0).length; cut < text.size(); cut += text.characterAt(cut).length) {
+      meter.charge(text.size());  // both parts are hashed
       const auto left = tokenId(text.sub(0, cut).bytes());
       if (!left) continue;
       const auto right = tokenId(text.from(cut).bytes());

@@ -20,8 +20,8 @@ namespace chorus {
 
 class BpeModel final : public TokenModel {
  public:
-  // Throws Error that names source and the field.
-  BpeModel(const Json& json, const std::string& source);
+  // Throws Error that names source and the field, and what the meter throws.
+  BpeModel(const Json& json, const std::string& source, WorkMeter& meter);
 
   // O(n log n) in the word's length.
   void encode(Utf8View word, EncodeWork& work, TokenSink& sink) const override;
@@ -40,7 +40,7 @@ class BpeModel final : public TokenModel {
 
   void readOptions(const Json& json, const std::string& source);
   void readMerges(const Json& json, const std::string& source);
-  void findMerges();
+  void findMerges(WorkMeter& meter);
   void addMerge(int32_t left, int32_t right, uint32_t rank, int32_t merged);
   void forbidCutsAt(int32_t left, int32_t right);
   bool cutsBetween(uint32_t before, uint32_t after) const;

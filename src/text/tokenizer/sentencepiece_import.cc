@@ -21,7 +21,7 @@ constexpr size_t kMergeBytes = 64, kPieceBytes = 16;
 
 // The merges, which the file of a byte pair model does not list: every way to join two pieces into a piece, in the
 // order in which training found the pieces.
-Json mergesOf(const SentencePieceModel& model, const std::string& source) {
+Json mergesOf(const SentencePieceModel& model, const std::string& source, WorkMeter& meter) {
   std::vector<Utf8Text> texts;
   size_t bytes = 0;
   for (const auto& piece : model.pieces) {
@@ -35,6 +35,7 @@ Json mergesOf(const SentencePieceModel& model, const std::string& source) {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const Utf8View text = *vocabulary.tokenText(static_cast<int32_t>(id));
     for (size_t cut = text.characterAt(0).length; cut < text.size(); cut += text.characterAt(cut).length) {
+      meter.charge(text.size());  // both parts are hashed
       const Utf8View left = text.sub(0, cut), right = text.from(cut);
       if (!vocabulary.tokenId(left.bytes()) || !vocabulary.tokenId(right.bytes())) continue;
       // Bounds the total size of the texts of all merges.
@@ -46,7 +47,7 @@ Json mergesOf(const SentencePieceModel& model, const std::string& source) {
   return merges;
 }
 
-Json modelOf(const SentencePieceModel& model, const std::string& source) {
+Json modelOf(const SentencePieceModel& model, const std::string& source, WorkMeter& meter) {
   const std::string unknown = model.unk_id >= 0 ? model.pieces[static_cast<size_t>(model.unk_id)].text : "";
   if (model.kind == Kind::kUnigram) {
     Json vocab = Json::array();
@@ -64,7 +65,7 @@ Json modelOf(const SentencePieceModel& model, const std::string& source) {
   }
   Json json = {{"type", "BPE"},
                {"vocab", std::move(vocab)},
-               {"merges", mergesOf(model, source)},
+               {"merges", mergesOf(model, source, meter)},
                {"fuse_unk", true},
                {"byte_fallback", model.byte_fallback}};
   if (!unknown.empty()) json["unk_token"] = unknown;
@@ -126,7 +127,7 @@ Json postProcessorOf(const SentencePieceModel& model, const Json& config, const 
 
 }  // namespace
 
-Json importSentencePiece(const SentencePieceModel& model, Json& config, const std::string& source) {
+Json importSentencePiece(const SentencePieceModel& model, Json& config, const std::string& source, WorkMeter& meter) {
   if (model.kind != Kind::kUnigram && model.kind != Kind::kBpe) {
     fail(ErrorCode::kUnsupported, "{}: a sentencepiece model of words or characters is not supported", source);
   }
@@ -144,7 +145,7 @@ Json importSentencePiece(const SentencePieceModel& model, Json& config, const st
   const bool legacy = jsonGetOr<bool>(config, "legacy", true, source);
 
   Json json;
-  json["model"] = modelOf(model, source);
+  json["model"] = modelOf(model, source, meter);
   json["normalizer"] = normalizerOf(model, prefix && legacy);
   if (prefix && !legacy) {
     json["pre_tokenizer"] = {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/testing/error_of.h"
 #include "support/test_paths.h"
 #include "text/incremental_detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
@@ -134,6 +135,21 @@ TEST_F(ModelDirectory, AnotherDirectoryFillsInWhatIsMissing) {
   EXPECT_FALSE(adapter.hasTokenizer());
   EXPECT_NE(adapter.digest(), base.digest());
   EXPECT_THROW(readTokenizerFiles(dir_ / "adapter"), Error);
+}
+
+// Every way to cut a piece is tried, so the cost of a piece grows with the square of its length.
+TEST(SentencePieceImportTest, MergesAreFoundWithinTheLimitOnWork) {
+  SentencePieceModel model;
+  model.kind = SentencePieceModel::Kind::kBpe;
+  for (int i = 0; i < 40; ++i) model.pieces.push_back({.text = std::to_string(100 + i) + std::string(4000, 'a')});
+  Json config;
+  WorkMeter meter({.work = uint64_t{64} << 20});
+  EXPECT_THAT(errorOf([&] { importSentencePiece(model, config, "m", meter); }),
+              testing::HasSubstr("the limit of 67108864 bytes of work"));
+  model.pieces.resize(3);
+  WorkMeter enough({.work = uint64_t{64} << 20});
+  importSentencePiece(model, config, "m", enough);
+  EXPECT_GT(enough.spent(), uint64_t{3} * 4000 * 4000);
 }
 
 TEST_F(ModelDirectory, RefusesWhatIsNoModel) {

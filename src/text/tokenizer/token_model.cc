@@ -22,9 +22,9 @@ std::string tokenModelType(const Json& json, const std::string& source) {
   return jsonGetOr<std::string>(json, "type", by_members, source);
 }
 
-std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source) {
+std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source, WorkMeter& meter) {
   const std::string type = tokenModelType(json, source);
-  if (type == "BPE" || type == kRankedModel) return std::make_unique<BpeModel>(json, source);
+  if (type == "BPE" || type == kRankedModel) return std::make_unique<BpeModel>(json, source, meter);
   if (type == "Unigram") return std::make_unique<UnigramModel>(json, source);
   if (type == "WordPiece") return std::make_unique<WordPieceModel>(json, source);
   if (type == "WordLevel") return std::make_unique<WordLevelModel>(json, source);

@@ -64,8 +64,9 @@ inline constexpr const char* kRankedModel = "BytePairRanks";
 // The "type" of a model or, if that is absent as in old files, the type that its members show.
 std::string tokenModelType(const Json& json, const std::string& source);
 
-// Throws Error that names source and field; kUnsupported for a model of an unknown type.
-std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source);
+// Throws Error that names source and field; kUnsupported for a model of an unknown type. Charges the meter for work
+// that is more than a pass over the vocabulary, and throws what the meter throws.
+std::unique_ptr<const TokenModel> makeTokenModel(const Json& json, const std::string& source, WorkMeter& meter);
 
 // Ids of the tokens <0x00> to <0xFF>; -1 if the vocabulary lacks the token.
 struct ByteTokens {

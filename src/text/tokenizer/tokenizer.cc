@@ -71,19 +71,36 @@ struct Tokenizer::State {
   std::map<std::string, std::string> special_tokens;
   std::map<std::string, std::string> chat_templates;
 
-  void readAddedTokens(const Json& tokenizer, const std::string& source);
-  void addConfigTokens(const Json& config, const std::string& source);
+  // What the parse of a document may cost, and the document's name.
+  struct Parse {
+    const std::string& source;
+    WorkMeter& meter;
+    int32_t most_tokens;
+    void checkSize(int32_t tokens) const;
+  };
+  void readAddedTokens(const Json& tokenizer, const Parse& parse);
+  void addConfigTokens(const Json& config, const Parse& parse);
   int32_t idEnd() const {
     return std::max(model->vocabulary().idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
   }
-  void addToken(AddedToken token, int32_t id, const std::string& source);
+  void addToken(AddedToken token, int32_t id, const Parse& parse);
   void encodePart(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
   void encodeWords(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
 };
 
+void Tokenizer::State::Parse::checkSize(int32_t tokens) const {
+  if (tokens <= most_tokens) return;
+  fail(ErrorCode::kUnsupported,
+       "{}: its tokenizer has at least {} tokens, but the engine has embeddings for {}; remove the added tokens from "
+       "the "
+       "tokenizer's files",
+       source, tokens, most_tokens);
+}
+
 // Adds a token after checking its id. A token that the model has must have the model's id; other tokens must follow the
 // vocabulary in order. Throws kCorrupt otherwise.
-void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string& source) {
+void Tokenizer::State::addToken(AddedToken token, int32_t id, const Parse& parse) {
+  const std::string& source = parse.source;
   const auto in_model = model->vocabulary().tokenId(token.content.bytes());
   const auto in_added = added.tokenId(token.content.bytes());
   int32_t expected = static_cast<int32_t>(model->vocabulary().size());
@@ -96,6 +113,8 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}; expected {}", source,
          printable(token.content.bytes()), id, expected);
   }
+  parse.checkSize(id + 1);
+  parse.meter.charge(WorkMeter::kObject + token.content.size());
   token.decoded = token.content;
   if (token.normalized && normalizer) {
     WorkMeter meter({.work = kAddedTokenWork});
@@ -104,6 +123,7 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     ScratchText normalized(work);
     normalizer->normalize(token.content, work, normalized);
     token.decoded = Utf8Text(normalized.view());
+    parse.meter.charge(meter.spent());
   }
   if (token.decoded.empty()) {
     fail(ErrorCode::kUnsupported, "{}: the normalizer turns the added token '{}' into an empty text", source,
@@ -113,22 +133,24 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const std::string&
     fail(ErrorCode::kUnsupported, "{}: the normalizer makes {} bytes of the added token '{}'", source,
          token.decoded.size(), printable(token.content.bytes()));
   }
-  added.add(std::move(token), id);
+  added.add(std::move(token), id, parse.meter);
 }
 
-void Tokenizer::State::readAddedTokens(const Json& tokenizer, const std::string& source) {
+void Tokenizer::State::readAddedTokens(const Json& tokenizer, const Parse& parse) {
+  const std::string& source = parse.source;
   const auto list = tokenizer.find("added_tokens");
   if (list == tokenizer.end() || list->is_null()) return;
   if (!list->is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'added_tokens' must be a list", source);
   for (const Json& item : *list) {
     AddedToken token = readAddedToken(item, source);
     const auto id = jsonGet<int32_t>(item, "id", source);
-    if (!token.content.empty()) addToken(std::move(token), id, source);
+    if (!token.content.empty()) addToken(std::move(token), id, parse);
   }
 }
 
 // Adds the tokens of tokenizer_config.json that tokenizer.json lacks.
-void Tokenizer::State::addConfigTokens(const Json& config, const std::string& source) {
+void Tokenizer::State::addConfigTokens(const Json& config, const Parse& parse) {
+  const std::string& source = parse.source;
   const auto list = config.is_object() ? config.find("added_tokens_decoder") : config.end();
   if (!config.is_object() || list == config.end() || !list->is_object()) return;
   std::map<int64_t, AddedToken> missing;
@@ -140,7 +162,7 @@ void Tokenizer::State::addConfigTokens(const Json& config, const std::string& so
     }
     missing.emplace(std::stoi(key), std::move(token));
   }
-  for (auto& [id, token] : missing) addToken(std::move(token), static_cast<int32_t>(id), source);
+  for (auto& [id, token] : missing) addToken(std::move(token), static_cast<int32_t>(id), parse);
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
@@ -153,6 +175,12 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& di
 
 std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, const Json& config,
                                                      const std::string& source) {
+  WorkMeter meter;
+  return fromJson(tokenizer, config, source, meter);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, const Json& config,
+                                                     const std::string& source, WorkMeter& meter, int32_t most_tokens) {
   if (!tokenizer.is_object()) fail(ErrorCode::kInvalidArgument, "{}: expected a JSON object", source);
   const Json none;
   const auto part = [&](const char* key) -> const Json& {
@@ -164,11 +192,13 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   state->pre_tokenizer = makePreTokenizer(part("pre_tokenizer"), source + ": pre_tokenizer");
   const auto model = tokenizer.find("model");
   if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
-  state->model = makeTokenModel(*model, source + ": model");
+  state->model = makeTokenModel(*model, source + ": model", meter);
+  const State::Parse parse{source, meter, most_tokens};
+  parse.checkSize(state->model->vocabulary().idEnd());
   state->special = readPostProcessor(part("post_processor"), source + ": post_processor");
   state->decoder = std::make_unique<const TokenDecoder>(part("decoder"), source + ": decoder");
-  state->readAddedTokens(tokenizer, source);
-  state->addConfigTokens(config, source);
+  state->readAddedTokens(tokenizer, parse);
+  state->addConfigTokens(config, parse);
   state->special_tokens = readSpecialTokens(config);
   state->chat_templates = readChatTemplates(config, source);
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));

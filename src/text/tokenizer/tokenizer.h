@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,7 +27,12 @@ class Tokenizer {
   // Reads the files of a directory (text/tokenizer/tokenizer_files.h). Throws Error that names the file and the field.
   // A component that is not supported is never ignored: it throws kUnsupported with its name.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& dir);
-  // Like load(), from parsed documents; config may be null.
+  // Like load(), from parsed documents; config may be null. most_tokens: limit on vocabSize(), beyond which it throws
+  // kUnsupported. Charges the meter for work that is more than a pass over the documents, and throws what it throws.
+  static std::shared_ptr<const Tokenizer> fromJson(const Json& tokenizer, const Json& config, const std::string& source,
+                                                   WorkMeter& meter,
+                                                   int32_t most_tokens = std::numeric_limits<int32_t>::max());
+  // Overload without limits, for trusted documents only.
   static std::shared_ptr<const Tokenizer> fromJson(const Json& tokenizer, const Json& config,
                                                    const std::string& source);
   ~Tokenizer();

@@ -143,7 +143,7 @@ void addAddedTokens(const Json& added, Json& config, const std::string& source) 
 
 // Builds the document of a tokenizer that comes in another file than tokenizer.json.
 Json importTokenizer(const std::string& name, std::string_view text, const Lookup& lookup, Json& config,
-                     const std::string& source) {
+                     const std::string& source, WorkMeter& meter) {
   addAddedTokens(lookup.readJson("added_tokens.json"), config, source);
   if (name == "tekken.json") return importTekken(parseJson(text, source), config, source);
   if (name == "vocab.txt") return importVocabText(text, config, source);
@@ -155,7 +155,7 @@ Json importTokenizer(const std::string& name, std::string_view text, const Looku
     return importVocabAndMerges(parseJson(text, source), *merges.text, config, source);
   }
   if (name != "tokenizer.model" || isTiktokenFile(text)) return importTiktoken(text, name, config, source);
-  return importSentencePiece(parseSentencePieceModel(std::as_bytes(std::span(text)), source), config, source);
+  return importSentencePiece(parseSentencePieceModel(std::as_bytes(std::span(text)), source), config, source, meter);
 }
 
 // Templates that have their own files, by name.
@@ -236,6 +236,11 @@ TokenizerFileSet readTokenizerFileSet(const fs::path& directory) {
 }
 
 TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerFileSet* fallback) {
+  WorkMeter meter;
+  return parseTokenizerFiles(set, fallback, meter);
+}
+
+TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerFileSet* fallback, WorkMeter& meter) {
   const Lookup lookup(set, fallback);
   TokenizerFiles files;
   const auto* name =
@@ -253,7 +258,7 @@ TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerF
   addSpecialTokensMap(lookup.readJson("special_tokens_map.json"), files.config);
   files.tokenizer = name == std::begin(kTokenizerFiles)
                         ? parseTokenizerJson(*found.text, files.source)
-                        : importTokenizer(*name, *found.text, lookup, files.config, files.source);
+                        : importTokenizer(*name, *found.text, lookup, files.config, files.source, meter);
   addTemplates(lookup, files.config);
   return files;
 }

@@ -11,6 +11,7 @@
 
 #include "base/directory.h"
 #include "base/json.h"
+#include "base/work_meter.h"
 
 namespace chorus {
 
@@ -57,7 +58,10 @@ struct TokenizerFiles {
 //   tokenizer.json, added_tokens.json;
 // - chat templates: chat_template.jinja and additional_chat_templates/, then the config, then chat_template.json.
 //
-// fallback: if `files` has no tokenizer, files that it lacks are taken from fallback; null: none. Throws Error.
+// fallback: if `files` has no tokenizer, files that it lacks are taken from fallback; null: none. Throws Error. Charges
+// the meter for work that is more than a few passes over the files, and throws what the meter throws.
+TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& files, const TokenizerFileSet* fallback, WorkMeter& meter);
+// Overload without a limit, for trusted files only.
 TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& files, const TokenizerFileSet* fallback = nullptr);
 
 // Reads and parses the files of a trusted directory.

@@ -73,6 +73,34 @@ TEST(TokenizerLimitsTest, CharsmapOffsetsInsideACharacterAreRefused) {
   }
 }
 
+// Every way to cut a token of a tiktoken file is tried.
+TEST(TokenizerLimitsTest, MergesOfRanksAreFoundWithinTheLimitOnWork) {
+  Json vocab = Json::object();
+  for (int i = 0; i < 100; ++i) vocab[std::to_string(100 + i) + std::string(1000, 'a')] = static_cast<uint64_t>(i);
+  const Json document = {{"model", {{"type", "BytePairRanks"}, {"vocab", vocab}}}};
+  WorkMeter meter({.work = uint64_t{32} << 20});
+  EXPECT_THAT(errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json", meter); }),
+              HasSubstr("the limit of 33554432 bytes of work"));
+}
+
+TEST(TokenizerLimitsTest, AddedTokensAreEnteredWithinTheLimitOnWork) {
+  // Each token visits all children of the root's first child.
+  Json added = Json::array();
+  for (int i = 0; i < 100; ++i) {
+    for (int j = 0; j < 100; ++j) {
+      const std::string content = {'x', static_cast<char>(' ' + i % 90), static_cast<char>(' ' + j % 90)};
+      added.push_back(
+          {{"id", 3 + 100 * i + j}, {"content", content + std::to_string(100 * i + j)}, {"normalized", false}});
+    }
+  }
+  const Json document = {{"model", unigram()}, {"added_tokens", added}};
+  WorkMeter meter;
+  Tokenizer::fromJson(document, Json(), "t.json", meter);
+  EXPECT_GT(meter.spent(), 10'000u * 64 * 2);
+  EXPECT_THAT(errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json", meter, 100); }),
+              HasSubstr("its tokenizer has at least 101 tokens, but the engine has embeddings for 100"));
+}
+
 TEST(TokenizerLimitsTest, TextsThatANormalizerMultipliesAreRefused) {
   const std::string text = repeated("a", 100000);
   const Json replace = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(65536, 'b')}};
