@@ -26,8 +26,28 @@ constexpr const char* kTemplates = "additional_chat_templates";
 constexpr uint64_t kMaxWork = uint64_t{1} << 34;
 constexpr std::chrono::seconds kMaxTime{20};
 
+// Whether the same call on the same files may succeed later. Other errors are a property of the files.
+bool mayPass(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kExhausted:
+    case ErrorCode::kBusy:
+    case ErrorCode::kConflict:
+    case ErrorCode::kInternal:
+      return true;
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kNotFound:
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kTooLarge:
+      break;
+  }
+  return false;
+}
+
 // Thrown by onContent to end a registration whose content is served already.
 struct Unchanged {};
+// Thrown by AdapterDirectory::lookWith.
+struct TextUnread {};
 
 }  // namespace
 
@@ -160,20 +180,28 @@ void AdapterDirectory::end(const std::string& name, Adapter& adapter) {
   versions_.erase(name);
 }
 
-void AdapterDirectory::addText(const std::string& name, Adapter& adapter) {
+std::shared_ptr<const TextCodec> AdapterDirectory::readText(const Directory& directory, TextSource source) const {
+  if (source == TextSource::kLater && hasTokenizerFiles(directory)) return nullptr;
   WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
-  adapter.text = load_text_(*roots_.open(name), meter);
+  return load_text_(directory, meter, source != TextSource::kMemory);
+}
+
+void AdapterDirectory::addText(const std::string& name, Adapter& adapter, TextSource source) {
+  adapter.text = readText(*roots_.open(name), source);
   adapter.registration->text = adapter.text;
   put(name, adapter);
 }
 
-bool AdapterDirectory::endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code) {
-  constexpr int kTries = 5;
-  const bool is_final = code == ErrorCode::kCorrupt || code == ErrorCode::kInvalidArgument ||
-                        code == ErrorCode::kUnsupported || code == ErrorCode::kExhausted;
-  if (!is_final && ++adapter.text_failures < kTries) return false;
-  end(name, adapter);
-  return true;
+bool AdapterDirectory::noteFailure(Adapter& adapter, std::string tried, bool may_pass, Clock::duration took) {
+  // A directory whose attempts take long gets at most a seventeenth of the scanning thread's time, and ever less.
+  constexpr int kWaitPerAttempt = 16, kMostDoublings = 8;
+  constexpr Clock::duration kLongestWait = std::chrono::hours(1);
+  Failure& failure = adapter.failure;
+  if (tried.empty() || failure.state != tried) failure = {std::move(tried), 0, {}};
+  const int doublings = std::min(failure.count++, kMostDoublings);
+  failure.retry_at = Clock::time_point::max();
+  if (may_pass) failure.retry_at = Clock::now() + std::min(took * (kWaitPerAttempt << doublings), kLongestWait);
+  return failure.count == 1;
 }
 
 bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapter>& adapter, const Taking& how) {
@@ -188,8 +216,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
          "{}: the directory has the same name as the base model; rename it or set --model_name",
          directory->path().string());
   }
-  WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
-  const auto text = how.defer_text && hasTokenizerFiles(*directory) ? nullptr : load_text_(*directory, meter);
+  const auto text = readText(*directory, how.text);
   // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
@@ -246,22 +273,50 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
 }
 
 bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings) {
+  try {
+    return lookWith(nullptr, name, defer_texts, found, warnings);
+  } catch (const TextUnread&) {
+    // It is read without the adapter's mutex, for which the engine's loaders may wait.
+    const ReadAhead ahead = readAhead(name);
+    return lookWith(&ahead, name, defer_texts, found, warnings);
+  }
+}
+
+AdapterDirectory::ReadAhead AdapterDirectory::readAhead(const std::string& name) const {
+  ReadAhead ahead;
+  const auto begin = Clock::now();
+  try {
+    const auto directory = roots_.open(name);
+    State state = stateOf(*directory);
+    ahead.state = std::move(state.digest);
+    if (state.refusal) throw Error(*state.refusal);
+    ahead.text = readText(*directory, TextSource::kFiles);
+  } catch (const std::exception&) {
+    ahead.error = std::current_exception();
+  }
+  ahead.took = Clock::now() - begin;
+  return ahead;
+}
+
+bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name, bool defer_texts, Found& found,
+                                Warnings& warnings) {
   const auto [adapter, lock] = lockAdapter(name);
   const bool listed = adapter->listed;
   const bool without_text = listed && adapter->text == nullptr;
-  std::string refused;
+  const auto begin = Clock::now();
+  std::string tried;
   try {
     if (isGone(name, false)) {
       if (!listed) {
         adapter->withheld = false;
-        adapter->refused.clear();
+        adapter->failure = {};
         return true;
       }
       if (options_.refresh != AdapterRefresh::kSync) return true;
       if (!std::exchange(adapter->missing, true)) return false;
       end(name, *adapter);
       roots_.unload(name);
-      adapter->refused.clear();
+      adapter->failure = {};
       found.removed.push_back(name);
       return true;
     }
@@ -273,35 +328,48 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
     } catch (const Error& e) {
       state.digest = e.what();
     }
-    if (listed && adapter->state == state.digest) {
-      if (!without_text || defer_texts) return true;
-      refused = state.digest;
-      addText(name, *adapter);
-      return true;
-    }
+    const bool same = listed && adapter->state == state.digest;
+    if (same && (!without_text || defer_texts)) return true;
     // Content that changed before its text was read is taken in every mode: nobody has seen the old one.
     if (listed && !without_text && options_.refresh == AdapterRefresh::kAdd) return true;
-    if (adapter->refused == state.digest) return true;
+    if (adapter->failure.state == state.digest && begin < adapter->failure.retry_at) return true;
+    const bool later = defer_texts && !listed;
+    const auto source = later ? TextSource::kLater : ahead == nullptr ? TextSource::kFiles : TextSource::kMemory;
+    const auto check_text = [&] {
+      if (source == TextSource::kFiles && hasTokenizerFiles(*roots_.open(name))) throw TextUnread();
+      if (ahead != nullptr && ahead->error && ahead->state == tried) std::rethrow_exception(ahead->error);
+    };
+    if (same) {
+      tried = std::move(state.digest);
+      check_text();
+      addText(name, *adapter, source);
+      adapter->failure = {};
+      return true;
+    }
     // An adapter without a text is taken at once, so that nobody can delay it by changing its files again and again.
     if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return false;
-    refused = std::move(state.digest);
+    tried = std::move(state.digest);
     if (!isServableName(name)) {
       fail(ErrorCode::kInvalidArgument, "{}: this directory name cannot be a model name; rename the directory",
            roots_.pathOf(name).string());
     }
-    const bool changed = take(name, adapter, {.defer_text = defer_texts && !listed});
+    check_text();
+    const bool changed = take(name, adapter, {.text = source});
     if (!listed) {
       found.added.push_back(name);
     } else if (changed) {
       found.replaced.push_back(name);
     }
-    adapter->refused.clear();
+    adapter->failure = {};
   } catch (const std::exception& e) {
-    const auto* error = dynamic_cast<const Error*>(&e);
-    const ErrorCode code = error != nullptr ? error->code() : ErrorCode::kInternal;
-    if (without_text && !endWithoutText(name, *adapter, code)) return false;
-    warnings.add(adapter->listed ? "adapter is still served with its old content" : "adapter left out", e.what());
-    adapter->refused = std::move(refused);
+    const bool may_pass = mayPass(errorCodeOf(e));
+    if (without_text && !may_pass) end(name, *adapter);
+    const bool first = noteFailure(*adapter, std::move(tried), may_pass,
+                                   Clock::now() - begin + (ahead != nullptr ? ahead->took : Clock::duration()));
+    const char* const what = !adapter->listed           ? "adapter left out"
+                             : adapter->text == nullptr ? "adapter is listed, but its tokenizer could not be read yet"
+                                                        : "adapter is still served with its old content";
+    if (first) warnings.add(what, e.what());
   }
   return true;
 }
@@ -309,11 +377,14 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
 void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                                      const std::shared_ptr<Registration>& registration, const std::string& hash) {
   const std::lock_guard lock(adapter->mutex);
+  // Taking the files now would serve a name again of which a client was told that it is removed.
+  if (!adapter->listed) fail(ErrorCode::kConflict, "adapter '{}' was removed while it was loaded", name);
   if (adapter->state != stateOf(*roots_.open(name)).digest) {
-    take(name, adapter, {});
+    take(name, adapter, {.text = TextSource::kMemory});
+    if (adapter->text == nullptr && options_.on_text_left) options_.on_text_left();
   } else if (adapter->registration == registration && adapter->content_hash.empty()) {
     adapter->content_hash = hash;
-    if (adapter->listed) put(name, *adapter);
+    put(name, *adapter);
   }
   if (adapter->text == registration->text) return;
   fail(ErrorCode::kConflict, "adapter '{}' was replaced by one with another tokenizer; send the request again", name);
@@ -326,7 +397,7 @@ void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_
   log::warn("adapter left out: {}", reason);
   std::string state = adapter->state;
   end(name, *adapter);
-  adapter->refused = std::move(state);
+  noteFailure(*adapter, std::move(state), false, {});
 }
 
 void AdapterDirectory::goneAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter) {
@@ -379,7 +450,7 @@ void AdapterDirectory::forgetEnded() {
     Adapter& adapter = *entry.second;
     // An adapter that a loader is reading is left to a later scan.
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
-    return reading && !adapter.listed && !adapter.withheld && adapter.refused.empty();
+    return reading && !adapter.listed && !adapter.withheld && adapter.failure.state.empty();
   });
 }
 
@@ -418,7 +489,9 @@ size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& st
     const auto first = std::ranges::find_if(awaited, [&](const std::string& name) { return names.contains(name); });
     const std::string name = first == awaited.end() ? *names.begin() : *first;
     names.erase(name);
-    if (look(name, false, found, warnings)) {
+    const bool done = look(name, false, found, warnings);
+    const auto model = catalog_.find(name);
+    if (done && (model == nullptr || model->text != nullptr)) {
       progress.add(1);
     } else {
       ++unread;

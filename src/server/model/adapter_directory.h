@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,6 +41,9 @@ struct AdapterDirectoryOptions {
   // The directory and the limit of the uploads (see UploadSpool). An empty directory: uploads are refused.
   std::filesystem::path upload_directory = {};
   uint64_t upload_bytes = 0;
+  // Called when a load has left the text of an adapter to AdapterDirectory::readTexts(), which should run soon. Must be
+  // quick and must not call the directory; runs on a loader of the engine. May be null.
+  std::function<void()> on_text_left = nullptr;
 };
 
 struct AdapterScanOptions {
@@ -51,9 +55,9 @@ struct AdapterScanOptions {
 // Thread-safe. The engine's adapter loaders call this object, so the executor must be destroyed before it.
 class AdapterDirectory {
  public:
-  // Loads the tokenizer and templates of an adapter's directory. Returns the same object for the same files. Charges
-  // the meter for what it reads. Throws Error.
-  using LoadText = std::function<std::shared_ptr<const TextCodec>(const Directory& directory, WorkMeter& meter)>;
+  // Loads the tokenizer and templates of an adapter's directory: see AdapterTexts::load.
+  using LoadText =
+      std::function<std::shared_ptr<const TextCodec>(const Directory& directory, WorkMeter& meter, bool parse)>;
 
   // places: see AdapterRoots, whose Errors are thrown. The catalog, the engine and what loadText refers to must outlive
   // the object.
@@ -75,17 +79,19 @@ class AdapterDirectory {
   // - For an adapter that was never loaded, only its configuration and the header of its weights are read. Its first
   //   load checks the values; if they cannot be served, it removes the adapter and logs one line.
   // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
-  //   tries it again once something in it has changed.
+  //   tries it again once something in it has changed. After an error that may pass, such as too little memory, it
+  //   also tries the same files again, the later the longer the attempts took.
   // - With kSync an adapter whose directory is missing twice, 0.6 s apart, is removed. In every mode one whose files a
   //   load finds missing is removed at once.
   Found scan(const AdapterScanOptions& how = {});
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
   static constexpr std::chrono::seconds kMaxTextWait{10};
-  // Reads the texts that a scan deferred, those for which requests wait before all others, and ends waits of more than
-  // kMaxTextWait. An adapter whose text cannot be read is removed and logged in one line. An adapter whose files have
-  // changed is taken as it is now, and `found` has its name. Returns how many texts are left for another call, because
-  // of an error that may pass or because stop returned true. Not at the same time as a scan.
+  // Reads the texts that a scan or a load left, those for which requests wait before all others, and ends waits of more
+  // than kMaxTextWait. An adapter whose text cannot be read is logged in one line; it is removed, unless the error may
+  // pass. An adapter whose files have changed is taken as it is now, and `found` has its name. Returns how many texts
+  // are left for another call, because of an error that may pass or because stop returned true. Not at the same time as
+  // a scan.
   size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
   enum class Loaded { kAdded, kReplaced, kUnchanged, kExists };
@@ -134,6 +140,13 @@ class AdapterDirectory {
 
  private:
   struct Registration;
+  using Clock = std::chrono::steady_clock;
+  // Files that could not be served. They are not tried again before retry_at.
+  struct Failure {
+    std::string state;  // digest of the files; empty: there is no failure
+    int count = 0;      // how often these files failed
+    Clock::time_point retry_at = Clock::time_point::max();
+  };
   // The state of one name.
   struct Adapter {
     std::mutex mutex;          // guards all below; held while the files are read
@@ -141,13 +154,12 @@ class AdapterDirectory {
     std::string content_hash;  // empty until the weights were loaded or read completely
     std::shared_ptr<Registration> registration;  // the latest one
     std::shared_ptr<const TextCodec> text;       // null: not read yet
-    int text_failures = 0;                       // how often reading it failed with an error that may pass
     executor::IdType id = 0;
     std::shared_ptr<const void> id_hold;  // ServedModel::id_holds
     int64_t created = 0;
     bool listed = false;    // it is in the catalog
     bool missing = false;   // the last look() found no directory
-    std::string refused;    // digest of the files when they were refused
+    Failure failure;        // the last one
     bool withheld = false;  // unload() ended it although the places have it
   };
   // State of the files that an adapter may be read from. While it is the same, another attempt to register them would
@@ -158,8 +170,14 @@ class AdapterDirectory {
     std::optional<Error> refusal;  // set if it cannot be served, whatever the files contain
   };
   class Warnings;
+  // Where a text comes from.
+  enum class TextSource {
+    kFiles,   // it is read now
+    kMemory,  // it is left to readTexts() if it is not in memory
+    kLater    // it is left to readTexts() if there are files to read
+  };
   struct Taking {
-    bool defer_text = false;     // see AdapterScanOptions
+    TextSource text = TextSource::kFiles;
     bool read_values = false;    // read and check all values now, even if nothing of the adapter is cached
     std::string expected_state;  // if not empty: throw Error(kConflict) if the files have another state
   };
@@ -177,7 +195,7 @@ class AdapterDirectory {
 
   // Names that are served, followed by all others that are known or in the directories.
   std::vector<std::string> namesToLookAt();
-  // Erases names that are neither served nor refused.
+  // Erases names that are neither served nor withheld and have no failure.
   void forgetEnded();
   struct LockedAdapter {
     std::shared_ptr<Adapter> adapter;
@@ -203,9 +221,12 @@ class AdapterDirectory {
   // Forgets the oldest earlier content that is an upload. Returns false if there is none.
   bool forgetEarlierUpload();
   // Gives a served adapter, whose files have not changed, its text. Later changes are noticed by its first load.
-  void addText(const std::string& name, Adapter& adapter);
-  // Ends an adapter whose text could not be read. Returns false if the error may pass: it stays and is tried again.
-  bool endWithoutText(const std::string& name, Adapter& adapter, ErrorCode code);
+  void addText(const std::string& name, Adapter& adapter, TextSource source);
+  // Returns null if the text is left to readTexts().
+  std::shared_ptr<const TextCodec> readText(const Directory& directory, TextSource source) const;
+  // Notes that the files with the state `tried` could not be served by an attempt that took so long. Returns true the
+  // first time.
+  static bool noteFailure(Adapter& adapter, std::string tried, bool may_pass, Clock::duration took);
   void put(const std::string& name, Adapter& adapter);
   // Stops serving an adapter, and drops its weights once no request uses them.
   void end(const std::string& name, Adapter& adapter);
@@ -215,8 +236,19 @@ class AdapterDirectory {
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
   // rewritten or its directory seems to be missing.
   bool look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
+  // What an attempt to read the text of a name ended with.
+  struct ReadAhead {
+    std::string state;                      // digest of the files
+    std::shared_ptr<const TextCodec> text;  // stays in memory until it is taken
+    std::exception_ptr error;               // null: it succeeded
+    Clock::duration took{};
+  };
+  ReadAhead readAhead(const std::string& name) const;
+  // Does the same as look() with a text that was read; throws TextUnread if one must be read and there is none.
+  bool lookWith(const ReadAhead* ahead, const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
   // Called when a loader reads content of another hash than is known: the first content of `registration`, or content
-  // that was written later. Throws Error(kConflict) if the adapter's text is not the registration's any more.
+  // that was written later. Throws Error(kConflict) if the adapter's text is not the registration's any more, or if the
+  // adapter was removed. Parses no text, because all other loads would wait meanwhile.
   void contentAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                      const std::shared_ptr<Registration>& registration, const std::string& hash);
   // Called when the first load of a registration refuses its files.

@@ -88,7 +88,7 @@ TEST_F(HubCacheTest, ACachesLinksDoNotLeaveTheirRepository) {
 
 TEST_F(HubCacheTest, SnapshotsOfOneRepositoryCanBeTheDirectory) {
   const fs::path dir = repository("models--org--math", "weights of math");
-  const auto load_text = [this](const Directory&, WorkMeter&) { return catalog.base().text; };
+  const auto load_text = [this](const Directory&, WorkMeter&, bool) { return catalog.base().text; };
   AdapterDirectory directory({(dir / "snapshots").string()}, catalog, engine, load_text);
   EXPECT_EQ(directory.scan().added, std::vector<std::string>{"abcd"});
   EXPECT_EQ(errorOf(engine.loads.at(1)), "");

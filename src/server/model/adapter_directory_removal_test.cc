@@ -192,6 +192,19 @@ TEST_F(AdapterDirectoryTest, AReplacedAdapterIsReadFromItsOwnDirectoryByEarlierR
   EXPECT_EQ(catalog.find("new")->fingerprint, fingerprint) << "the earlier content is not recorded for the new one";
 }
 
+TEST_F(AdapterDirectoryTest, AnAdapterThatIsUnloadedDuringItsFirstLoadStaysAway) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto load = engine.loads.at(1);
+  EXPECT_TRUE(directory->unload("a"));
+  EXPECT_EQ(errorOf(load), "adapter 'a' was removed while it was loaded");
+  EXPECT_EQ(catalog.find("a"), nullptr);
+  EXPECT_TRUE(engine.registered.empty());
+  EXPECT_EQ(directory->load("a", root / "served/a", false), AdapterDirectory::Loaded::kAdded);
+  EXPECT_EQ(errorOf(load), "") << "the request has the content that it asked for";
+}
+
 TEST_F(AdapterDirectoryTest, AnUnloadedAdapterStaysAway) {
   adapter("placed", root / "served");
   auto directory = open();

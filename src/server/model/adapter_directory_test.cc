@@ -163,6 +163,47 @@ TEST_F(AdapterDirectoryTest, WhatCannotBeServedKeepsItsOldContent) {
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
 }
 
+// Returns what the scans find until one of them finds something, or after two seconds.
+AdapterDirectory::Found scanUntilFound(AdapterDirectory& directory) {
+  AdapterDirectory::Found found;
+  for (int i = 0; i < 200 && found.added.empty() && found.replaced.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    found = directory.scan();
+  }
+  return found;
+}
+
+TEST_F(AdapterDirectoryTest, AShortageThatPassesIsNoRefusal) {
+  adapter("a", root / "served");
+  auto directory = open();
+  directory->scan();
+  const auto before = catalog.find("a");
+  refusing = "a";
+  refusal = ErrorCode::kExhausted;
+  write("a", "better weights");
+  EXPECT_TRUE(directory->scan().replaced.empty());
+  EXPECT_EQ(catalog.find("a"), before);
+  refusing = "new";
+  EXPECT_EQ(scanUntilFound(*directory).replaced, std::vector<std::string>{"a"});
+  adapter("new", root / "served");
+  EXPECT_TRUE(directory->scan().added.empty());
+  refusing = "none";
+  EXPECT_EQ(scanUntilFound(*directory).added, std::vector<std::string>{"new"});
+}
+
+TEST_F(AdapterDirectoryTest, AFailedAttemptThatTookLongIsNotRepeatedSoon) {
+  adapter("slow", root / "served");
+  auto directory = open();
+  refusing = "slow";
+  refusal = ErrorCode::kExhausted;
+  reading_time = std::chrono::milliseconds(100);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(directory->scan().added.empty());
+  EXPECT_EQ(texts_read, 1);
+  write("slow", "other weights");
+  directory->scan();
+  EXPECT_EQ(texts_read, 2) << "changed files are tried at once";
+}
+
 TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
   adapter("a", root / "served");
   auto directory = open();
@@ -179,7 +220,12 @@ TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
 
   speaking = "a";
   write("a", "weights for another tokenizer");
+  const int texts_before = texts_read;
   EXPECT_EQ(errorOf(load), "adapter 'a' was replaced by one with another tokenizer; send the request again");
+  EXPECT_EQ(texts_read, texts_before) << "other loads would wait for it";
+  EXPECT_EQ(catalog.find("a")->text, nullptr);
+  AdapterDirectory::Found found;
+  EXPECT_EQ(directory->readTexts(found), 0u);
   EXPECT_EQ(catalog.find("a")->text, own);
   EXPECT_NE(errorOf(load), "");
   EXPECT_EQ(errorOf(engine.loads.at(2)), "");
@@ -207,6 +253,8 @@ TEST_F(AdapterDirectoryTest, ATokenizerThatComesAfterTheHeadersIsSeenByTheFirstL
   EXPECT_EQ(directory->scan().added, std::vector<std::string>{"a"});
   EXPECT_EQ(errorOf(engine.loads.at(1)),
             "adapter 'a' was replaced by one with another tokenizer; send the request again");
+  AdapterDirectory::Found found;
+  EXPECT_EQ(directory->readTexts(found), 0u);
   EXPECT_EQ(catalog.find("a")->text, own);
   EXPECT_EQ(errorOf(engine.loads.at(2)), "");
 }

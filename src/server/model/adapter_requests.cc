@@ -41,7 +41,7 @@ AdapterDirectory::Loaded AdapterDirectory::replace(const std::string& name, cons
     throw;
   }
   adapter->missing = adapter->withheld = false;
-  adapter->refused.clear();
+  adapter->failure = {};
   if (listed && changed) keepEarlier(name, std::move(before));
   const std::lock_guard lock(mutex_);
   versions_[name].uploaded = uploaded;
@@ -203,7 +203,7 @@ bool AdapterDirectory::unload(const std::string& name) {
   end(name, *adapter);
   roots_.unload(name);
   adapter->withheld = !isGone(name, false);
-  adapter->refused.clear();
+  adapter->failure = {};
   return true;
 }
 

@@ -10,6 +10,9 @@
 namespace chorus::server {
 namespace {
 
+// One adapter may keep this part of the memory, so that a tenant needs several to keep others out.
+constexpr size_t kMostShares = 4;
+
 // A codec and its charge to the budget.
 struct ChargedCodec {
   std::shared_ptr<MemoryBudget> budget;
@@ -50,7 +53,7 @@ AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesyste
       trusted_(options.trusted),
       budget_(std::make_shared<MemoryBudget>(options.memory_bytes)) {}
 
-std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDirectory, WorkMeter& meter) {
+std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDirectory, WorkMeter& meter, bool parse) {
   const std::string path = adapterDirectory.path().string();
   const TokenizerFileSet files =
       readTokenizerFileSet(adapterDirectory, {.file_bytes = kMaxFileBytes, .total_bytes = kMaxTotalBytes});
@@ -71,11 +74,12 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
       if (auto text = it->second.lock()) return text;
     }
   }
+  if (!parse) return nullptr;
   const TokenizerFileSet base = files.hasTokenizer() ? TokenizerFileSet{} : readTokenizerFileSet(base_directory_);
   auto charged = std::make_shared<ChargedCodec>(ChargedCodec{budget_, MemoryCharge(*budget_), nullptr});
   const auto take = [&](size_t bytes) {
     if (charged->charge.resize(bytes)) return;
-    fail(ErrorCode::kExhausted,
+    fail(bytes > budget_->limit() ? ErrorCode::kTooLarge : ErrorCode::kExhausted,
          "{}: its tokenizer and templates need {:.0f} MiB, but all adapters may use {:.0f} MiB and {:.0f} MiB are in "
          "use; raise --adapter_text_memory",
          path, mebibytes(bytes), mebibytes(budget_->limit()), mebibytes(budget_->used()));
@@ -87,7 +91,14 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   } catch (const WorkStopped& e) {
     fail(e.code(), "{}: its tokenizer or a template costs too much: {}", path, e.what());
   }
-  take(charged->codec->memoryBytes());
+  const size_t kept = charged->codec->memoryBytes();
+  if (kept > budget_->limit() / kMostShares) {
+    fail(ErrorCode::kTooLarge,
+         "{}: its tokenizer and templates take {:.1f} MiB, but those of one adapter may take {:.1f} MiB, a quarter of "
+         "--adapter_text_memory",
+         path, mebibytes(kept), mebibytes(budget_->limit() / kMostShares));
+  }
+  take(kept);
   const std::shared_ptr<const TextCodec> text(charged, charged->codec.get());
   const std::lock_guard lock(mutex_);
   loaded_[digest] = text;

@@ -19,6 +19,7 @@ struct AdapterTextOptions {
   // False: an adapter with tokenizer or template files of its own is refused, unless they equal the base model's.
   bool trusted = true;
   // Limit on the memory of the tokenizers and templates of all adapters together, including those that are being read.
+  // Those of one adapter may keep a quarter of it.
   size_t memory_bytes = size_t{1} << 30;
 };
 
@@ -31,11 +32,13 @@ class AdapterTexts {
 
   // Loads the text of an adapter. Equal files are loaded once, and their memory is returned with the last reference to
   // the text. Throws Error for a tokenizer of more tokens than the engine has, for files that are too large
-  // (kMaxFileBytes, kMaxTotalBytes) or not trusted, if the memory of all adapters is exhausted, and with the code of
-  // WorkStopped if the meter stops it.
+  // (kMaxFileBytes, kMaxTotalBytes) or not trusted, kTooLarge if it takes more memory than one adapter may, kExhausted
+  // if other adapters have taken the memory, and with the code of
+  // WorkStopped if the meter stops it. Without `parse`, returns null instead of parsing files: if they are neither the
+  // base model's nor those of a text in memory.
   static constexpr size_t kMaxFileBytes = size_t{32} << 20;
   static constexpr size_t kMaxTotalBytes = size_t{64} << 20;
-  std::shared_ptr<const TextCodec> load(const Directory& adapterDirectory, WorkMeter& meter);
+  std::shared_ptr<const TextCodec> load(const Directory& adapterDirectory, WorkMeter& meter, bool parse = true);
 
   // Bytes charged for all texts that are in memory.
   size_t used() const { return budget_->used(); }

@@ -133,20 +133,46 @@ TEST_F(AdapterTextsTest, TemplatesAreCompiledWithinTheLimitOnWork) {
 
 TEST_F(AdapterTextsTest, AllTextsShareAMemoryLimitAndGiveTheirShareBack) {
   const std::string filler(10'000, ' ');
-  write("one", "tokenizer.json", tokenizer("") + filler);
-  write("two", "tokenizer.json", tokenizer("") + filler + " ");
-  // There is room for one tokenizer, which may fill a cache of 2 MiB.
-  AdapterTexts texts(base, root / "base", 2, {.memory_bytes = size_t{3} << 20});
+  for (int i = 0; const char* name : {"one", "two", "three", "four", "five"}) {
+    write(name, "tokenizer.json", tokenizer("") + filler + std::string(++i, ' '));
+  }
+  // There is room for four tokenizers, each of which may fill a cache of 2 MiB.
+  AdapterTexts texts(base, root / "base", 2, {.memory_bytes = size_t{9} << 20});
   auto one = load(texts, "one");
   const size_t used = texts.used();
   EXPECT_GT(used, filler.size());
   EXPECT_EQ(load(texts, "one"), one);
   EXPECT_EQ(texts.used(), used) << "equal files are charged once";
-  EXPECT_THAT(refusal(texts, "two"), testing::HasSubstr("raise --adapter_text_memory"));
-  EXPECT_EQ(texts.used(), used);
+  const std::vector<std::shared_ptr<const TextCodec>> more{load(texts, "two"), load(texts, "three"),
+                                                           load(texts, "four")};
+  EXPECT_EQ(texts.used(), 4 * used);
+  EXPECT_THAT(refusal(texts, "five"), testing::HasSubstr("raise --adapter_text_memory"));
+  EXPECT_EQ(texts.used(), 4 * used);
   one.reset();
+  EXPECT_EQ(texts.used(), 3 * used);
+  EXPECT_NE(load(texts, "five"), nullptr);
+}
+
+TEST_F(AdapterTextsTest, OneAdapterMayKeepAQuarterOfTheMemory) {
+  write("one", "tokenizer.json", tokenizer("") + " ");
+  AdapterTexts texts(base, root / "base", 2, {.memory_bytes = size_t{8} << 20});
+  EXPECT_THAT(refusal(texts, "one"),
+              testing::HasSubstr("but those of one adapter may take 2.0 MiB, a quarter of --adapter_text_memory"));
   EXPECT_EQ(texts.used(), 0u);
-  EXPECT_NE(load(texts, "two"), nullptr);
+}
+
+TEST_F(AdapterTextsTest, WithoutParsingOnlyTextsInMemoryAreFound) {
+  write("plain", "adapter_config.json", "{}");
+  write("styled", "chat_template.jinja", "adapter");
+  AdapterTexts texts(base, root / "base", 2);
+  WorkMeter meter;
+  const auto find = [&](const char* dir) {
+    return texts.load(*Directory::open(root / dir, Links::kInside), meter, false);
+  };
+  EXPECT_EQ(find("plain"), base);
+  EXPECT_EQ(find("styled"), nullptr);
+  const auto text = load(texts, "styled");
+  EXPECT_EQ(find("styled"), text);
 }
 
 TEST_F(AdapterTextsTest, TextsAreRefusedUnlessTrusted) {

@@ -105,14 +105,17 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     texts_ = std::make_unique<AdapterTexts>(
         text, engine.tokenizer_directory, client_->vocabSize(),
         AdapterTextOptions{.trusted = options.trust_adapter_text, .memory_bytes = text_bytes});
-    const auto loadText = [this](const Directory& dir, WorkMeter& meter) { return texts_->load(dir, meter); };
+    const auto loadText = [this](const Directory& dir, WorkMeter& meter, bool parse) {
+      return texts_->load(dir, meter, parse);
+    };
     const AdapterDirectoryOptions how{.links = options.lora_dir_links == "follow" ? Links::kFollow : Links::kInside,
                                       .refresh = options.lora_refresh == "sync"      ? AdapterRefresh::kSync
                                                  : options.lora_refresh == "replace" ? AdapterRefresh::kReplace
                                                                                      : AdapterRefresh::kAdd,
                                       .allowed_roots = options.lora_allowed_roots,
                                       .upload_directory = options.lora_upload_dir,
-                                      .upload_bytes = static_cast<uint64_t>(options.lora_upload_space_mib) << 20};
+                                      .upload_bytes = static_cast<uint64_t>(options.lora_upload_space_mib) << 20,
+                                      .on_text_left = [this] { wake(texts_left_); }};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     adapters_->scan({.defer_texts = true});
     // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
@@ -164,22 +167,23 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
   const auto stopped = [this] { return stopping_.load(); };
   auto scan_at = interval.count() > 0 ? Clock::now() + interval : Clock::time_point::max();
   while (true) {
-    bool texts_left = true;
+    bool try_again = true;
     try {
       AdapterDirectory::Found found;
       if (rescan_.exchange(false) || Clock::now() >= scan_at) {
         found = adapters_->scan({.stop = stopped});
         if (interval.count() > 0) scan_at = Clock::now() + interval;
       }
-      texts_left = adapters_->readTexts(found, stopped) > 0;
+      texts_left_ = false;
+      try_again = adapters_->readTexts(found, stopped) > 0;
       logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
     }
     std::unique_lock lock(wake_mutex_);
-    const auto woken = [this] { return stopping_ || rescan_; };
-    if (texts_left || interval.count() > 0) {
-      wake_.wait_until(lock, texts_left ? std::min(scan_at, Clock::now() + kSoon) : scan_at, woken);
+    const auto woken = [this] { return stopping_ || rescan_ || texts_left_; };
+    if (try_again || interval.count() > 0) {
+      wake_.wait_until(lock, try_again ? std::min(scan_at, Clock::now() + kSoon) : scan_at, woken);
     } else {
       wake_.wait(lock, woken);
     }
@@ -187,13 +191,15 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
   }
 }
 
-void LoadedModel::rescanAdapters() {
+void LoadedModel::wake(std::atomic<bool>& why) {
   {
     const std::lock_guard lock(wake_mutex_);
-    rescan_ = true;
+    why = true;
   }
   wake_.notify_all();
 }
+
+void LoadedModel::rescanAdapters() { wake(rescan_); }
 
 std::string LoadedModel::summary() const {
   const auto models = models_->list();
@@ -216,11 +222,7 @@ std::string LoadedModel::summary() const {
 
 bool LoadedModel::stop() {
   constexpr std::chrono::milliseconds kPatience{1000};
-  {
-    const std::lock_guard lock(wake_mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
+  wake(stopping_);
   intake_.cancelAll();
   models_->endWaits();
   executor_->shutdown();

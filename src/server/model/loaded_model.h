@@ -37,10 +37,12 @@ class LoadedModel {
 
  private:
   void warmUp();
-  // Reads the adapters' tokenizer files that the start left out, then scans for new, changed and removed adapters at
-  // each interval (0: never) and at each call of rescanAdapters(), until stop(). Runs on a thread of its own, so that
-  // neither the start nor a signal waits for a tenant's files.
+  // Reads the adapters' tokenizer files that the start or a load left out, and scans for new, changed and removed
+  // adapters at each interval (0: never) and at each call of rescanAdapters(), until stop(). Runs on a thread of its
+  // own, so that neither the start nor a signal waits for a tenant's files.
   void refreshAdapters(std::chrono::seconds interval);
+  // Sets one of the flags of refresh_ and notifies it.
+  void wake(std::atomic<bool>& why);
 
   std::unique_ptr<executor::Executor> executor_;
   std::unique_ptr<EngineClient> client_;
@@ -52,9 +54,10 @@ class LoadedModel {
   int32_t http_memory_mib_;
   std::shared_ptr<ApiContext> context_;
   std::mutex wake_mutex_;
-  std::condition_variable wake_;  // notifies refresh_ of the two flags below, which are set under wake_mutex_
+  std::condition_variable wake_;  // notifies refresh_ of the three flags below, which are set under wake_mutex_
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> rescan_ = false;
+  std::atomic<bool> texts_left_ = false;  // a load left a text to readTexts()
   std::thread refresh_;
   std::future<void> refresh_ended_;  // valid while refresh_ is joinable
 };

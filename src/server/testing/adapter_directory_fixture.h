@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -101,10 +104,16 @@ class AdapterDirectoryTest : public ::testing::Test {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
   std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {.refresh = AdapterRefresh::kSync}) {
-    const auto load_text = [this](const Directory& directory, WorkMeter&) {
+    const auto load_text = [this](const Directory& directory, WorkMeter&,
+                                  bool parse) -> std::shared_ptr<const TextCodec> {
+      if (!parse && directory.path().filename() != speaking) return catalog.base().text;
+      if (!parse) return own_read ? own : nullptr;
       ++texts_read;
+      std::this_thread::sleep_for(reading_time);
       if (directory.path().filename() == refusing) fail(refusal, "{}: bad", directory.path().string());
-      return directory.path().filename() == speaking ? own : catalog.base().text;
+      if (directory.path().filename() != speaking) return catalog.base().text;
+      own_read = true;
+      return own;
     };
     return std::make_unique<AdapterDirectory>(std::vector<AdapterPlace>{(root / "served").string()}, catalog, engine,
                                               load_text, options);
@@ -114,7 +123,9 @@ class AdapterDirectoryTest : public ::testing::Test {
   std::string speaking = "none";  // the adapter whose text is `own`
   std::string refusing = "none";  // the adapter whose text cannot be read
   ErrorCode refusal = ErrorCode::kCorrupt;
-  int texts_read = 0;
+  std::atomic<int> texts_read = 0;
+  bool own_read = false;
+  std::chrono::milliseconds reading_time{0};  // of one text
   std::shared_ptr<const TextCodec> own = std::make_shared<FakeCodec>();
   ModelCatalog catalog{{.name = "base", .fingerprint = "fp", .text = std::make_shared<FakeCodec>()}};
   RegisteringEngine engine;

@@ -22,7 +22,7 @@ class AdapterRoutesTest : public RoutesTest {
     make(root / "served" / "placed");
     make(root / "allowed" / "one");
     make(root / "secret" / "other");
-    const auto load_text = [this](const Directory&, WorkMeter&) { return codec; };
+    const auto load_text = [this](const Directory&, WorkMeter&, bool) { return codec; };
     adapters = std::make_unique<AdapterDirectory>(
         std::vector<AdapterPlace>{(root / "served").string()}, models, engine, load_text,
         AdapterDirectoryOptions{.allowed_roots = {(root / "allowed").string()},
