@@ -362,7 +362,7 @@ bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name,
     }
     adapter->failure = {};
   } catch (const std::exception& e) {
-    const bool may_pass = mayPass(errorCodeOf(e));
+    const bool may_pass = mayPass(errorCodeOf(e)) || isGone(name, false);  // the directory may come back as it was
     if (without_text && !may_pass) end(name, *adapter);
     const bool first = noteFailure(*adapter, std::move(tried), may_pass,
                                    Clock::now() - begin + (ahead != nullptr ? ahead->took : Clock::duration()));

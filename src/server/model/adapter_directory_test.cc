@@ -191,6 +191,18 @@ TEST_F(AdapterDirectoryTest, AShortageThatPassesIsNoRefusal) {
   EXPECT_EQ(scanUntilFound(*directory).added, std::vector<std::string>{"new"});
 }
 
+TEST_F(AdapterDirectoryTest, ADirectoryThatWasAwayDuringItsRegistrationIsNotRefused) {
+  const fs::path dir = adapter("a", root / "served");
+  auto directory = open();
+  engine.whileReading = [&] {
+    fs::rename(dir, root / "aside");
+    fail(ErrorCode::kNotFound, "{}: no such directory", dir.string());
+  };
+  EXPECT_TRUE(directory->scan().added.empty());
+  fs::rename(root / "aside", dir);
+  EXPECT_EQ(scanUntilFound(*directory).added, std::vector<std::string>{"a"});
+}
+
 TEST_F(AdapterDirectoryTest, AFailedAttemptThatTookLongIsNotRepeatedSoon) {
   adapter("slow", root / "served");
   auto directory = open();
