@@ -2,8 +2,14 @@
 // TensorRT-LLM's wording.
 #pragma once
 
+#include <memory>
+
 #include "chorus/request_config.h"
 #include "chorus/sampling_config.h"
+
+namespace chorus {
+class BadWordTables;  // runtime/decoding/bad_words.h
+}
 
 namespace chorus::executor {
 
@@ -69,7 +75,10 @@ class Request {
   const VecTokens& getExtraEndIds() const { return extraEndIds_; }
   const std::optional<std::vector<SizeType32>>& getPositionIds() const { return positionIds_; }
   // Token sequences that the answer never completes; they may begin in the prompt.
-  const std::optional<std::list<VecTokens>>& getBadWords() const { return badWords_; }
+  const std::optional<std::list<VecTokens>>& getBadWords() const;
+  // Chorus: the bad words with what the executor looks up in them; null: none. Requests that are given the same tables
+  // share their memory, and so do copies of a request.
+  const std::shared_ptr<const BadWordTables>& getBadWordTables() const { return badWords_; }
   // Token sequences that end the answer; they are matched only within the answer.
   const std::optional<std::list<VecTokens>>& getStopWords() const { return stopWords_; }
   // Added to every row of logits: [vocab] float32. Minus infinity bans a token.
@@ -125,7 +134,8 @@ class Request {
   void setPadId(std::optional<SizeType32> v) { padId_ = v; }
   void setExtraEndIds(VecTokens v) { extraEndIds_ = std::move(v); }
   void setPositionIds(std::vector<SizeType32> v) { positionIds_ = std::move(v); }
-  void setBadWords(std::list<VecTokens> v) { badWords_ = std::move(v); }
+  void setBadWords(std::list<VecTokens> v);
+  void setBadWordTables(std::shared_ptr<const BadWordTables> v) { badWords_ = std::move(v); }
   void setStopWords(std::list<VecTokens> v) { stopWords_ = std::move(v); }
   void setEmbeddingBias(Tensor v) { embeddingBias_ = std::move(v); }
   void setExternalDraftTokensConfig(ExternalDraftTokensConfig v) { externalDraftTokens_ = std::move(v); }
@@ -165,7 +175,8 @@ class Request {
   std::optional<SizeType32> endId_, padId_;
   VecTokens extraEndIds_;
   std::optional<std::vector<SizeType32>> positionIds_;
-  std::optional<std::list<VecTokens>> badWords_, stopWords_;
+  std::shared_ptr<const BadWordTables> badWords_;
+  std::optional<std::list<VecTokens>> stopWords_;
   std::optional<Tensor> embeddingBias_;
   std::optional<ExternalDraftTokensConfig> externalDraftTokens_;
   std::optional<PromptTuningConfig> pTuningConfig_;

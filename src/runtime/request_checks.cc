@@ -53,12 +53,11 @@ Refusal tokenRefusal(std::span<const int32_t> tokens, int32_t vocab_size, const 
 }
 
 Refusal wordsRefusal(const executor::Request& request) {
-  for (const auto& word : request.getStopWords().value_or(std::list<executor::VecTokens>())) {
-    if (word.empty()) return invalid("stopWords holds an empty word");
-  }
-  for (const auto& word : request.getBadWords().value_or(std::list<executor::VecTokens>())) {
-    if (word.empty()) return invalid("badWords holds an empty word");
-  }
+  const auto holdsEmpty = [](const std::optional<std::list<executor::VecTokens>>& words) {
+    return words && std::any_of(words->begin(), words->end(), [](const auto& word) { return word.empty(); });
+  };
+  if (holdsEmpty(request.getStopWords())) return invalid("stopWords holds an empty word");
+  if (holdsEmpty(request.getBadWords())) return invalid("badWords holds an empty word");
   return std::nullopt;
 }
 
@@ -169,8 +168,10 @@ std::optional<Error> unknownTokenRefusal(const executor::Request& request, int32
                                          int32_t model_vocab_size) {
   auto refusal = tokenRefusal(request.getInputTokenIds(), input_vocab_size, "the prompt");
   if (!refusal) refusal = endIdRefusal(request, vocab_size);
-  for (const auto& word : request.getBadWords().value_or(std::list<executor::VecTokens>())) {
-    if (!refusal) refusal = tokenRefusal(word, vocab_size, "a bad word");
+  if (const auto& words = request.getBadWords()) {
+    for (const auto& word : *words) {
+      if (!refusal) refusal = tokenRefusal(word, vocab_size, "a bad word");
+    }
   }
   if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), vocab_size, model_vocab_size);
   const auto reset = request.getSamplingConfig().getTopPResetIds();

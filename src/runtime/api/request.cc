@@ -3,12 +3,17 @@
 #include <stdexcept>
 
 #include "runtime/api/argument_check.h"
+#include "runtime/decoding/bad_words.h"
 
 namespace chorus::executor {
 namespace {
 
 void checkPriority(PriorityType priority) {
   check(priority >= 0.f && priority <= 1.f, "0 <= priority <= 1", "priority", priority);
+}
+
+std::shared_ptr<const BadWordTables> tablesOf(std::optional<std::list<VecTokens>> words) {
+  return words ? std::make_shared<const BadWordTables>(std::move(*words)) : nullptr;
 }
 
 }  // namespace
@@ -38,7 +43,7 @@ Request::Request(VecTokens inputTokenIds, SizeType32 maxTokens, bool streaming, 
       endId_(endId),
       padId_(padId),
       positionIds_(std::move(positionIds)),
-      badWords_(std::move(badWords)),
+      badWords_(tablesOf(std::move(badWords))),
       stopWords_(std::move(stopWords)),
       embeddingBias_(std::move(embeddingBias)),
       externalDraftTokens_(std::move(externalDraftTokensConfig)),
@@ -78,6 +83,13 @@ std::optional<std::vector<std::string>> Request::getAdditionalOutputNames() cons
   for (const auto& output : *outputConfig_.additionalModelOutputs) names.push_back(output.name);
   return names;
 }
+
+const std::optional<std::list<VecTokens>>& Request::getBadWords() const {
+  static const std::optional<std::list<VecTokens>> kNone;
+  return badWords_ != nullptr ? badWords_->words() : kNone;
+}
+
+void Request::setBadWords(std::list<VecTokens> v) { badWords_ = tablesOf(std::move(v)); }
 
 void Request::setFairShare(std::optional<FairShare> v) {
   if (v) check(v->weight >= 1 && v->weight <= 1000, "1 <= weight <= 1000", "weight", v->weight);

@@ -81,6 +81,18 @@ TEST(Request, ChecksItsPromptLengthAndPriority) {
   EXPECT_EQ(request.getPriority(), Request::kDefaultPriority);
 }
 
+TEST(Request, ItsCopiesShareTheBadWords) {
+  Request request({1}, 1);
+  EXPECT_EQ(request.getBadWords(), std::nullopt);
+  request.setBadWords({{2, 3}, {4}});
+  const Request copy = request;
+  EXPECT_EQ(copy.getBadWords(), (std::list<VecTokens>{{2, 3}, {4}}));
+  EXPECT_EQ(&*copy.getBadWords(), &*request.getBadWords());
+  Request other({5}, 1);
+  other.setBadWordTables(request.getBadWordTables());
+  EXPECT_EQ(&*other.getBadWords(), &*request.getBadWords());
+}
+
 // The first 34 parameters of the constructor are in the order of TensorRT-LLM's header.
 TEST(Request, TakesThirtyFourPositions) {
   int calls = 0;

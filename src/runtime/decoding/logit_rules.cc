@@ -1,7 +1,6 @@
 #include "runtime/decoding/logit_rules.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <limits>
 
@@ -42,26 +41,32 @@ float& LogitEdits::at(int32_t token) {
 
 void LogitEdits::ban(int32_t token) { at(token) = -kInfinity; }
 
-TokenCounts::TokenCounts(size_t capacity) : slots_(std::bit_ceil(2 * capacity + 1), -1) { counts_.reserve(capacity); }
+// The slot that has the token, or the free one where it belongs.
+size_t TokenCounts::slotOf(int32_t token) const {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = scatter(token) & mask;
+  while (slots_[slot] >= 0 && counts_[static_cast<size_t>(slots_[slot])].token != token) slot = (slot + 1) & mask;
+  return slot;
+}
+
+void TokenCounts::grow() {
+  constexpr size_t kFirst = 16;
+  std::vector<int32_t>(std::max(kFirst, 2 * slots_.size()), -1).swap(slots_);
+  for (size_t i = 0; i < counts_.size(); ++i) slots_[slotOf(counts_[i].token)] = static_cast<int32_t>(i);
+}
 
 void TokenCounts::add(int32_t token, int32_t count) {
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = scatter(token) & mask;; i = (i + 1) & mask) {
-    if (slots_[i] < 0) {
-      slots_[i] = static_cast<int32_t>(counts_.size());
-      counts_.push_back({token, count});
-      return;
-    }
-    Count& known = counts_[static_cast<size_t>(slots_[i])];
-    if (known.token == token) {
-      known.count += count;
-      return;
-    }
+  if (2 * counts_.size() >= slots_.size()) grow();
+  int32_t& known = slots_[slotOf(token)];
+  if (known >= 0) {
+    counts_[static_cast<size_t>(known)].count += count;
+  } else {
+    counts_.push_back({token, count});
+    known = static_cast<int32_t>(counts_.size()) - 1;
   }
 }
 
-LogitRules::LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
-                       int32_t tokens_at_most)
+LogitRules::LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids)
     : counts_tokens_(params.countsTokens()),
       repetition_(params.repetition_penalty),
       presence_(offset(params.temperature, params.presence_penalty)),
@@ -70,7 +75,6 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
       ngram_size_(params.no_repeat_ngram_size),
       prompt_ignore_length_(params.prompt_ignore_length),
       prompt_length_(request.getInputTokenIds().size()),
-      tokens_at_most_(std::max(prompt_length_, static_cast<size_t>(std::max(tokens_at_most, 0)))),
       end_ids_(end_ids.begin(), end_ids.end()) {
   if (const auto& bias = request.getEmbeddingBias(); bias && bias->getDataType() == executor::DataType::kFP32) {
     const auto* values = static_cast<const float*>(bias->getData());
@@ -78,33 +82,22 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
       if (values[i] != 0.0f) bias_.push_back({static_cast<int32_t>(i), values[i]});
     }
   }
-  if (const auto& words = request.getBadWords()) {
-    for (const auto& word : *words) {
-      if (word.size() == 1)
-        bad_tokens_.push_back(word.front());
-      else
-        bad_words_.push_back(word);
-    }
-  }
+  if (const auto& words = request.getBadWordTables(); words != nullptr && !words->empty()) bad_words_ = words;
 }
 
 void LogitRules::prepare(std::span<const int32_t> tokens) {
   History made;
   if (counts_tokens_) {
-    made.counts = TokenCounts(std::max(tokens.size(), tokens_at_most_));
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool counted = i >= prompt_length_ || i >= static_cast<size_t>(prompt_ignore_length_);
       if (counted || repetition_ != 1.0f) made.counts.add(tokens[i], counted ? 1 : 0);
     }
   }
   if (ngram_size_ > 0) {
-    made.ngrams = NgramIndex(ngram_size_, std::max(tokens.size(), tokens_at_most_));
+    made.ngrams = NgramIndex(ngram_size_, tokens.size());
     for (const int32_t token : tokens) made.ngrams.append(token);
   }
-  if (!bad_words_.empty()) {
-    for (const auto& word : bad_words_) made.begun_words.add(std::span(word).first(word.size() - 1));
-    for (const int32_t token : tokens) made.begun_words.append(token);
-  }
+  if (bad_words_ != nullptr) made.begun_words = bad_words_->begun().after(tokens);
   history_ = std::move(made);
 }
 
@@ -113,11 +106,11 @@ void LogitRules::forget() noexcept { history_ = History(); }
 void LogitRules::append(int32_t generated) {
   if (counts_tokens_) history_.counts.add(generated, 1);
   if (ngram_size_ > 0) history_.ngrams.append(generated);
-  if (!bad_words_.empty()) history_.begun_words.append(generated);
+  if (bad_words_ != nullptr) history_.begun_words = bad_words_->begun().next(history_.begun_words, generated);
 }
 
 bool LogitRules::active(int32_t num_generated) const {
-  return counts_tokens_ || ngram_size_ > 0 || !bias_.empty() || !bad_tokens_.empty() || !bad_words_.empty() ||
+  return counts_tokens_ || ngram_size_ > 0 || !bias_.empty() || bad_words_ != nullptr ||
          (num_generated < min_tokens_ && !end_ids_.empty());
 }
 
@@ -131,9 +124,8 @@ void LogitRules::apply(int32_t num_generated, LogitEdits& edits) const {
     for (const int32_t id : end_ids_) edits.ban(id);
   }
   if (ngram_size_ > 0) history_.ngrams.forEachRepeat([&](int32_t token) { edits.ban(token); });
-  for (const int32_t token : bad_tokens_) edits.ban(token);
-  for (size_t i = 0; i < bad_words_.size(); ++i) {
-    if (history_.begun_words.ends(i)) edits.ban(bad_words_[i].back());
+  if (bad_words_ != nullptr) {
+    bad_words_->forEachBanned(history_.begun_words, [&](int32_t token) { edits.ban(token); });
   }
 }
 

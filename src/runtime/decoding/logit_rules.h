@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "runtime/decoding/bad_words.h"
 #include "runtime/decoding/ngram_index.h"
 #include "runtime/decoding/sampling_params.h"
-#include "runtime/decoding/word_matches.h"
 
 namespace chorus {
 
@@ -39,7 +40,7 @@ class LogitEdits {
   float outside_ = 0;
 };
 
-// Counts how often each token of a sequence occurs. Sized for `capacity` different tokens; add() allocates nothing.
+// Counts how often each token of a sequence occurs. Takes up to 32 bytes for each different token.
 class TokenCounts {
  public:
   struct Count {
@@ -47,30 +48,30 @@ class TokenCounts {
     int32_t count;
   };
 
-  TokenCounts() = default;
-  explicit TokenCounts(size_t capacity);
-
-  // Marks the token as seen and adds to its count.
+  // Marks the token as seen and adds to its count. If it throws std::bad_alloc, nothing has changed.
   void add(int32_t token, int32_t count);
   std::span<const Count> all() const { return counts_; }
 
  private:
+  size_t slotOf(int32_t token) const;
+  void grow();
+
   std::vector<Count> counts_;
   std::vector<int32_t> slots_;  // open addressing into counts_, -1: free; the size is a power of two
 };
 
-// The rules of one request. prepare() builds what they look up in the history (counts, n-grams, begun bad words) when
-// the request starts, and forget() drops it on a pause, so that queued requests hold no such memory.
+// The rules of one sequence. prepare() builds what they look up in the history (counts, n-grams, begun bad words) when
+// the sequence starts, and forget() drops it on a pause, so that queued requests hold no such memory. Counts and
+// n-grams take up to 100 bytes for each known token.
 class LogitRules {
  public:
-  // end_ids: banned before min_tokens are generated. tokens_at_most: prompt and generated tokens together.
-  LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids,
-             int32_t tokens_at_most);
+  // end_ids: banned before min_tokens are generated. The bad words are shared with the request.
+  LogitRules(const SamplingParams& params, const executor::Request& request, std::span<const int32_t> end_ids);
 
   // Builds the history from all known tokens, prompt first. If an allocation throws, nothing has changed.
   void prepare(std::span<const int32_t> tokens);
   void forget() noexcept;
-  // Precondition: prepared.
+  // Precondition: prepared. Throws std::bad_alloc.
   void append(int32_t generated);
   // Whether apply() may change a logit for the token after `num_generated` generated ones.
   bool active(int32_t num_generated) const;
@@ -88,7 +89,7 @@ class LogitRules {
   struct History {
     TokenCounts counts;
     NgramIndex ngrams;
-    WordMatches begun_words;  // bad words without their last tokens
+    WordAutomaton::State begun_words = WordAutomaton::kStart;
   };
 
   bool counts_tokens_;
@@ -98,11 +99,9 @@ class LogitRules {
   int32_t ngram_size_;
   int32_t prompt_ignore_length_;
   size_t prompt_length_;
-  size_t tokens_at_most_;
   std::vector<Bias> bias_;
   std::vector<int32_t> end_ids_;
-  std::vector<int32_t> bad_tokens_;
-  std::vector<executor::VecTokens> bad_words_;  // those of two or more tokens
+  std::shared_ptr<const BadWordTables> bad_words_;  // null: none
   History history_;
 };
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
+#include <list>
 #include <random>
 
 #include "runtime/decoding/candidates.h"
@@ -34,7 +36,7 @@ struct Case {
       request.setEmbeddingBias(
           Tensor::copyOf(executor::DataType::kFP32, plain.bias.data(), {static_cast<int64_t>(plain.bias.size())}));
     }
-    SamplingState state(request, plain.end_ids, static_cast<int32_t>(plain.prompt.size()) + 100);
+    SamplingState state(request, plain.end_ids);
     state.prepare(plain.prompt);
     for (const int32_t token : plain.generated) state.append(token);
     return state;
@@ -129,6 +131,24 @@ TEST(LogitRules, BadWordsAreNeverCompleted) {
   EXPECT_EQ(editedRow({4, 4, 4, 4}, one), (std::vector<float>{-kInfinity, 4, -kInfinity, -kInfinity}));
 }
 
+// As many and as long words as a client may send to the executor, and a long prompt of which each token begins one.
+TEST(LogitRules, AStartReadsNeitherAllWordsNorTheWholePromptForThem) {
+  std::list<executor::VecTokens> words(256, executor::VecTokens(1024, 7));
+  int32_t different = 0;
+  for (auto& word : words) word[1000] = ++different;
+  const std::vector<int32_t> prompt(131072, 7);
+  executor::Request request(prompt, 1);
+  request.setBadWords(words);
+  const std::vector<int32_t> no_end_ids;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 64; ++i) {
+    SamplingState state(request, no_end_ids);
+    state.prepare(prompt);
+    EXPECT_TRUE(state.rules().active(0));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
 TEST(LogitRules, HugePenaltiesLeaveNumbers) {
   Case one = simple({0, 1, 2}, {2});
   one.plain.bias = {0, 3e38f, 0, 0};
@@ -219,12 +239,12 @@ TEST(LogitRules, EqualThePlainDefinition) {
 TEST(TokenCounts, CountsWhateverIsAdded) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
-    const size_t capacity = 1 + random() % 300;
-    TokenCounts counts(capacity);
+    const size_t different = 1 + random() % 300;
+    TokenCounts counts;
     std::map<int32_t, int32_t> plain;
     for (int i = 0; i < 2000; ++i) {
       // Multiples of a power of two would collide under a poor hash.
-      const auto token = static_cast<int32_t>(random() % capacity) * 4096;
+      const auto token = static_cast<int32_t>(random() % different) * 4096;
       const auto count = static_cast<int32_t>(random() % 2);
       counts.add(token, count);
       plain[token] += count;

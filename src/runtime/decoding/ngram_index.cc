@@ -27,8 +27,7 @@ uint64_t keyOf(uint64_t gram, int32_t token) { return mixBits(gram + valueOf(tok
 
 }  // namespace
 
-NgramIndex::NgramIndex(int32_t size, size_t capacity) : begun_(static_cast<size_t>(size) - 1) {
-  const size_t ngrams = capacity > begun_ ? capacity - begun_ : 0;
+NgramIndex::NgramIndex(int32_t size, size_t expected) : begun_(static_cast<size_t>(size) - 1) {
   for (int i = 0; i < 2; ++i) {
     bases_[i] = randomBits() % (kPrime - 1) + 1;
     leaving_[i] = 1;
@@ -38,43 +37,59 @@ NgramIndex::NgramIndex(int32_t size, size_t capacity) : begun_(static_cast<size_
       power = multiply(power, power);
     }
   }
-  // An n-gram longer than the sequence can become never repeats: the tables stay empty.
-  if (ngrams == 0) return;
-  window_.resize(begun_);
-  entries_.reserve(ngrams);
-  heads_.assign(std::bit_ceil(ngrams + ngrams / 2 + 1), -1);
-  known_.assign(heads_.size(), -1);
+  window_.reserve(std::min(begun_, expected));
+  if (expected > begun_) makeRoom(expected - begun_);
 }
 
 uint64_t NgramIndex::gram() const { return mixBits(mixBits(hashes_[0]) + hashes_[1]); }
 
-int32_t NgramIndex::headOf(uint64_t gram) const {
-  if (heads_.empty()) return -1;
+int32_t NgramIndex::headOf(uint64_t gram) const { return heads_.empty() ? -1 : heads_[headSlotOf(gram)]; }
+
+// The slot of heads_ that has the gram, or the free one where it belongs.
+size_t NgramIndex::headSlotOf(uint64_t gram) const {
   const size_t mask = heads_.size() - 1;
-  for (size_t i = gram & mask;; i = (i + 1) & mask) {
-    if (heads_[i] < 0 || entries_[static_cast<size_t>(heads_[i])].gram == gram) return heads_[i];
+  size_t slot = gram & mask;
+  while (heads_[slot] >= 0 && entries_[static_cast<size_t>(heads_[slot])].gram != gram) slot = (slot + 1) & mask;
+  return slot;
+}
+
+// The same of known_.
+size_t NgramIndex::knownSlotOf(uint64_t gram, int32_t token) const {
+  const size_t mask = known_.size() - 1;
+  for (size_t slot = keyOf(gram, token) & mask;; slot = (slot + 1) & mask) {
+    if (known_[slot] < 0) return slot;
+    const Entry& entry = entries_[static_cast<size_t>(known_[slot])];
+    if (entry.gram == gram && entry.token == token) return slot;
+  }
+}
+
+// At most two thirds of the slots are taken. The tables at least double when they grow.
+void NgramIndex::makeRoom(size_t ngrams) {
+  const size_t slots = std::bit_ceil(ngrams + ngrams / 2 + 1);
+  if (slots <= heads_.size()) return;
+  entries_.reserve(slots / 3 * 2 + 1);
+  heads_.assign(slots, -1);
+  known_.assign(slots, -1);
+  // In the order in which they were added, because the head of a gram is the last entry with it.
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto& [gram, token, earlier] = entries_[i];
+    heads_[headSlotOf(gram)] = known_[knownSlotOf(gram, token)] = static_cast<int32_t>(i);
   }
 }
 
 void NgramIndex::insert(uint64_t gram, int32_t token) {
-  const size_t mask = heads_.size() - 1;
-  size_t i = keyOf(gram, token) & mask;
-  for (; known_[i] >= 0; i = (i + 1) & mask) {
-    const Entry& entry = entries_[static_cast<size_t>(known_[i])];
-    if (entry.gram == gram && entry.token == token) return;
-  }
-  const auto added = static_cast<int32_t>(entries_.size());
-  known_[i] = added;
-  size_t head = gram & mask;
-  while (heads_[head] >= 0 && entries_[static_cast<size_t>(heads_[head])].gram != gram) head = (head + 1) & mask;
-  entries_.push_back({gram, token, heads_[head]});
-  heads_[head] = added;
+  makeRoom(entries_.size() + 1);
+  int32_t& known = known_[knownSlotOf(gram, token)];
+  if (known >= 0) return;
+  int32_t& head = heads_[headSlotOf(gram)];
+  entries_.push_back({gram, token, head});
+  known = head = static_cast<int32_t>(entries_.size()) - 1;
 }
 
 void NgramIndex::append(int32_t token) {
-  if (heads_.empty()) return;
   if (seen_ >= begun_) insert(gram(), token);
   if (begun_ > 0) {
+    if (seen_ < begun_) window_.push_back(token);
     int32_t& place = window_[seen_ % begun_];
     for (int i = 0; i < 2; ++i) {
       uint64_t& hash = hashes_[i];

@@ -8,16 +8,17 @@
 
 namespace chorus {
 
-// Takes about 40 bytes per token of `capacity` at construction; append() allocates nothing.
+// Takes up to 56 bytes for each different n-gram, and 4 for each token that an n-gram may begin with.
 //
 // N-grams are identified by 64 bits of two polynomial hashes modulo 2^61 - 1 with random bases, so tokens cannot be
 // chosen to collide. By chance two of 32,768 n-grams collide in one of 2^34 requests; then one more token is banned.
 class NgramIndex {
  public:
   NgramIndex() = default;
-  // size: n > 0. capacity: the most tokens that will be appended.
-  NgramIndex(int32_t size, size_t capacity);
+  // size: n > 0. expected: room for this many tokens is made at once.
+  NgramIndex(int32_t size, size_t expected);
 
+  // If it throws std::bad_alloc, the index must not be used any more.
   void append(int32_t token);
 
   // Calls ban(token) once for each token that would complete an n-gram of the sequence.
@@ -38,6 +39,9 @@ class NgramIndex {
   };
   uint64_t gram() const;
   int32_t headOf(uint64_t gram) const;
+  size_t headSlotOf(uint64_t gram) const;
+  size_t knownSlotOf(uint64_t gram, int32_t token) const;
+  void makeRoom(size_t ngrams);
   void insert(uint64_t gram, int32_t token);
 
   size_t begun_ = 0;  // size - 1

@@ -7,8 +7,6 @@
 #include <random>
 #include <set>
 
-#include "runtime/decoding/word_matches.h"
-
 namespace chorus {
 namespace {
 
@@ -38,7 +36,7 @@ TEST(NgramIndex, IsThePlainDefinition) {
     const size_t length = random() % 80;
     const auto letters = static_cast<int32_t>(1 + random() % 4);
     SCOPED_TRACE(fmt::format("round {}: n-grams of {}, {} tokens of {}", round, size, length, letters));
-    NgramIndex index(size, length);
+    NgramIndex index(size, round % 2 == 0 ? 0 : random() % 80);
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < length; ++i) {
       ASSERT_EQ(repeatsOf(index), plainRepeats(tokens, static_cast<size_t>(size)));
@@ -54,7 +52,7 @@ TEST(NgramIndex, IsThePlainDefinition) {
 // All tokens are equal and the n-gram is half as long as the sequence, which is the worst case for plainRepeats().
 TEST(NgramIndex, ATokenCostsTheSameWhateverTheLengths) {
   constexpr size_t kTokens = 30000;
-  NgramIndex index(15000, kTokens + 10000);
+  NgramIndex index(15000, kTokens);
   for (size_t i = 0; i < kTokens; ++i) index.append(7);
   const auto begin = std::chrono::steady_clock::now();
   size_t banned = 0;
@@ -64,32 +62,6 @@ TEST(NgramIndex, ATokenCostsTheSameWhateverTheLengths) {
   }
   EXPECT_EQ(banned, 10000u);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
-}
-
-TEST(WordMatches, AreWhatTheTokensEndWith) {
-  std::mt19937 random(11);
-  for (int round = 0; round < 300; ++round) {
-    WordMatches matches;
-    std::vector<std::vector<int32_t>> words(1 + random() % 4);
-    for (auto& word : words) {
-      word.resize(1 + random() % 6);
-      for (auto& token : word) token = static_cast<int32_t>(random() % 2);
-      matches.add(word);
-    }
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < 60; ++i) {
-      tokens.push_back(static_cast<int32_t>(random() % 2));
-      matches.append(tokens.back());
-      bool any = false;
-      for (size_t w = 0; w < words.size(); ++w) {
-        const auto& word = words[w];
-        const bool ends = word.size() <= tokens.size() && std::equal(word.rbegin(), word.rend(), tokens.rbegin());
-        any |= ends;
-        ASSERT_EQ(matches.ends(w), ends) << "round " << round << ", token " << i << ", word " << w;
-      }
-      ASSERT_EQ(matches.endsAny(), any);
-    }
-  }
 }
 
 }  // namespace

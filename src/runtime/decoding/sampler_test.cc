@@ -108,7 +108,7 @@ LogitRules banning(std::vector<int32_t> tokens) {
   std::list<executor::VecTokens> words;
   for (const int32_t token : tokens) words.push_back({token});
   request.setBadWords(words);
-  return {SamplingParams(), request, {}, 2};
+  return {SamplingParams(), request, {}};
 }
 
 TEST(Sampler, WhenAllIsBannedNoTokenIsChosen) {

@@ -34,7 +34,7 @@ TEST(SamplingGolden, KeepsWhatTransformersKeeps) {
     SCOPED_TRACE(settings.dump());
     executor::Request request(one["prompt"].get<Ids>(), 100, false, configOf(settings));
     if (settings.contains("badWords")) request.setBadWords(settings["badWords"].get<std::list<Ids>>());
-    SamplingState state(request, settings.value("endIds", Ids()), 100);
+    SamplingState state(request, settings.value("endIds", Ids()));
     state.prepare(one["prompt"].get<Ids>());
     for (const int32_t token : one["generated"].get<Ids>()) state.append(token);
     auto row = one["row"].get<std::vector<float>>();

@@ -11,12 +11,11 @@ namespace chorus {
 
 class SamplingState {
  public:
-  // end_ids and tokens_at_most are the same as for LogitRules. seed_offset is added to the request's seed.
-  SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, int32_t tokens_at_most,
-                uint64_t seed_offset = 0)
+  // end_ids: see LogitRules. seed_offset is added to the request's seed.
+  SamplingState(const executor::Request& request, std::span<const int32_t> end_ids, uint64_t seed_offset = 0)
       : params_(SamplingParams::from(request.getSamplingConfig())),
         initial_top_p_(params_.top_p),
-        rules_(params_, request, end_ids, tokens_at_most) {
+        rules_(params_, request, end_ids) {
     params_.seed += seed_offset;
   }
 
@@ -28,6 +27,7 @@ class SamplingState {
   void prepare(std::span<const int32_t> tokens) { rules_.prepare(tokens); }
   void forget() noexcept { rules_.forget(); }
 
+  // See LogitRules::append().
   void append(int32_t generated) {
     rules_.append(generated);
     // TensorRT-LLM decays top-p only when it samples without top-k.

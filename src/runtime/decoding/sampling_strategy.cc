@@ -18,14 +18,14 @@ executor::VecTokens endIdsOf(const executor::Request& request) {
   return ids;
 }
 
-WordMatches stopWordsOf(const executor::Request& request) {
-  WordMatches matches;
-  if (const auto& words = request.getStopWords()) {
-    for (const auto& word : *words) {
-      if (!word.empty()) matches.add(word);
+WordAutomaton stopWordsOf(const executor::Request& request) {
+  std::vector<std::span<const int32_t>> words;
+  if (const auto& asked = request.getStopWords()) {
+    for (const auto& word : *asked) {
+      if (!word.empty()) words.emplace_back(word);
     }
   }
-  return matches;
+  return WordAutomaton(words);
 }
 
 // Throws Error if the sampler chose no token.
@@ -57,13 +57,13 @@ void checkFault(const Sequence& sequence, const SampleOutput& output) {
 
 }  // namespace
 
-SamplingStrategy::SamplingStrategy(const StrategyInput& input) : end_ids_(endIdsOf(input.asked)) {
-  const WordMatches stop_words = stopWordsOf(input.asked);
+SamplingStrategy::SamplingStrategy(const StrategyInput& input)
+    : end_ids_(endIdsOf(input.asked)), stop_words_(stopWordsOf(input.asked)) {
   QueuePosition position = input.first;
   lines_.reserve(static_cast<size_t>(input.count));
   for (int32_t i = 0; i < input.count; ++i, ++position.arrival) {
     const auto seed_offset = static_cast<uint64_t>(i);
-    lines_.push_back({SamplingState(input.asked, end_ids_, input.max_tokens, seed_offset), stop_words});
+    lines_.push_back({SamplingState(input.asked, end_ids_, seed_offset)});
     sequences_.push_back(
         std::make_unique<Sequence>(input.owner, i, position, input.asked.getInputTokenIds(), input.max_tokens));
   }
@@ -102,7 +102,7 @@ void SamplingStrategy::advance(std::span<const SampledSequence> sampled, Clock::
     Answer& answer = sequence->request.answerOf(*sequence);
     sequence->append(output.token);
     line.sampling.append(output.token);
-    line.stop_words.append(output.token);
+    line.stop_words = stop_words_.next(line.stop_words, output.token);
     answer.keepToken(*sequence, output, now);
     answer.finish(finishReason(*sequence, line));
     changes.advanced.push_back(sequence);
@@ -112,7 +112,7 @@ void SamplingStrategy::advance(std::span<const SampledSequence> sampled, Clock::
 FinishReason SamplingStrategy::finishReason(const Sequence& sequence, const Line& line) const {
   const int32_t token = sequence.tokens().back();
   if (std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end()) return FinishReason::kEND_ID;
-  if (line.stop_words.endsAny()) return FinishReason::kSTOP_WORDS;
+  if (stop_words_.endsAny(line.stop_words)) return FinishReason::kSTOP_WORDS;
   return sequence.numTokens() >= sequence.maxTokens() ? FinishReason::kLENGTH : FinishReason::kNOT_FINISHED;
 }
 

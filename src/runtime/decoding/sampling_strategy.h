@@ -7,7 +7,7 @@
 #include "chorus/request.h"
 #include "runtime/decoding/decoding_strategy.h"
 #include "runtime/decoding/sampling_state.h"
-#include "runtime/decoding/word_matches.h"
+#include "runtime/decoding/word_automaton.h"
 
 namespace chorus {
 
@@ -25,12 +25,13 @@ class SamplingStrategy : public DecodingStrategy {
  private:
   struct Line {
     SamplingState sampling;
-    WordMatches stop_words;  // matched against the generated tokens
+    WordAutomaton::State stop_words = WordAutomaton::kStart;  // of stop_words_, for the generated tokens
   };
   Line& lineOf(const Sequence& sequence);
   executor::FinishReason finishReason(const Sequence& sequence, const Line& line) const;
 
   executor::VecTokens end_ids_;
+  WordAutomaton stop_words_;
   std::vector<Line> lines_;  // by index of the sequence
 };
 
