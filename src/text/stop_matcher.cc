@@ -4,8 +4,18 @@
 #include <utility>
 
 namespace chorus {
+namespace {
 
-StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop) : include_stop_(include_stop) {
+// The length of the longest prefix of the stop string that a text ends with, after one more byte. matched: the length
+// before it, less than the whole string's.
+size_t advanced(const StopStrings::Stop& stop, size_t matched, char byte) {
+  while (matched > 0 && stop.text[matched] != byte) matched = stop.prefixes[matched - 1];
+  return stop.text[matched] == byte ? matched + 1 : matched;
+}
+
+}  // namespace
+
+StopStrings::StopStrings(std::vector<std::string> stops) {
   std::erase_if(stops, [](const std::string& stop) { return stop.empty(); });
   std::stable_sort(stops.begin(), stops.end(),
                    [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
@@ -22,20 +32,21 @@ StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop) : in
   }
 }
 
-bool StopMatcher::advance(Stop& stop, char byte) {
-  while (stop.matched > 0 && stop.text[stop.matched] != byte) stop.matched = stop.prefixes[stop.matched - 1];
-  if (stop.text[stop.matched] == byte) ++stop.matched;
-  return stop.matched == stop.text.size();
-}
+StopMatcher::StopMatcher(std::shared_ptr<const StopStrings> stops, bool include_stop)
+    : stops_(std::move(stops)),
+      prefixes_(stops_ != nullptr ? stops_->longestFirst().size() : 0),
+      include_stop_(include_stop) {}
 
 std::string StopMatcher::feed(std::string_view text) {
   if (stopped()) return {};
   const size_t seen = pending_.size();
   pending_ += text;
   for (size_t at = seen; at < pending_.size(); ++at) {
-    const Stop* complete = nullptr;
-    for (Stop& stop : stops_) {
-      if (advance(stop, pending_[at]) && complete == nullptr) complete = &stop;
+    const StopStrings::Stop* complete = nullptr;
+    for (size_t i = 0; i < prefixes_.size(); ++i) {
+      const StopStrings::Stop& stop = stops_->longestFirst()[i];
+      prefixes_[i] = advanced(stop, prefixes_[i], pending_[at]);
+      if (prefixes_[i] == stop.text.size() && complete == nullptr) complete = &stop;
     }
     if (complete == nullptr) continue;
     matched_ = complete->text;
@@ -44,7 +55,7 @@ std::string StopMatcher::feed(std::string_view text) {
   }
   // Hold back the longest end of the text that is the beginning of a stop string.
   size_t keep = 0;
-  for (const Stop& stop : stops_) keep = std::max(keep, stop.matched);
+  for (const size_t prefix : prefixes_) keep = std::max(keep, prefix);
   std::string out = pending_.substr(0, pending_.size() - keep);
   pending_.erase(0, out.size());
   return out;

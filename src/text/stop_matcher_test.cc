@@ -7,8 +7,12 @@
 namespace chorus {
 namespace {
 
+std::shared_ptr<const StopStrings> stringsOf(std::vector<std::string> stops) {
+  return std::make_shared<const StopStrings>(std::move(stops));
+}
+
 std::string runPieces(const std::vector<std::string>& stops, bool include, std::string_view text, std::mt19937& rng) {
-  StopMatcher matcher(stops, include);
+  StopMatcher matcher(stringsOf(stops), include);
   std::string out;
   while (!text.empty()) {
     const size_t n = std::min<size_t>(text.size(), 1 + rng() % 4);
@@ -19,7 +23,7 @@ std::string runPieces(const std::vector<std::string>& stops, bool include, std::
 }
 
 TEST(StopMatcherTest, HoldsBackWhatMayBeAStop) {
-  StopMatcher matcher({"</s>", "\n\n"});
+  StopMatcher matcher(stringsOf({"</s>", "\n\n"}));
   EXPECT_EQ(matcher.feed("ab<"), "ab");
   EXPECT_EQ(matcher.feed("/"), "");
   EXPECT_EQ(matcher.feed("b>\n"), "</b>");
@@ -33,15 +37,29 @@ TEST(StopMatcherTest, HoldsBackWhatMayBeAStop) {
 }
 
 TEST(StopMatcherTest, IncludesTheStopWhenAsked) {
-  StopMatcher matcher({"END"}, true);
+  StopMatcher matcher(stringsOf({"END"}), true);
   EXPECT_EQ(matcher.feed("a E"), "a ");
   EXPECT_EQ(matcher.feed("NDx"), "END");
 }
 
 TEST(StopMatcherTest, FlushGivesAnUnfinishedStop) {
-  StopMatcher matcher({"END"});
+  StopMatcher matcher(stringsOf({"END"}));
   EXPECT_EQ(matcher.feed("a EN"), "a ");
   EXPECT_EQ(matcher.flush(), "EN");
+}
+
+TEST(StopMatcherTest, MatchersShareTheirStopStrings) {
+  const auto stops = stringsOf({"END"});
+  StopMatcher one(stops), other(stops);
+  EXPECT_EQ(one.feed("EN"), "");
+  EXPECT_EQ(other.feed("E"), "");
+  EXPECT_EQ(other.feed("Dx"), "EDx");
+  one.feed("D");
+  EXPECT_TRUE(one.stopped());
+  EXPECT_FALSE(other.stopped());
+  EXPECT_EQ(stops.use_count(), 3);
+  StopMatcher none(nullptr);
+  EXPECT_EQ(none.feed("END"), "END");
 }
 
 // Reference implementation: tests every end position from left to right.

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "text/chat_template.h"
 #include "text/incremental_detokenizer.h"
-#include "text/stop_matcher.h"
 #include "text/tokenizer/token_bytes.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -13,17 +13,18 @@
 
 #include "base/json.h"
 #include "base/work_meter.h"
+#include "text/stop_matcher.h"
 #include "text/tokenizer/encode_limits.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus {
 
 struct TextStreamOptions {
-  std::vector<std::string> stops;   // none is empty; the earliest match in the text wins
-  bool include_stop = false;        // the text includes the stop string that ends it
-  bool skip_special_tokens = true;  // special tokens have no text
-  int32_t stops_from = 0;           // stop strings are not matched in this many first tokens
-  WorkMeter* meter = nullptr;       // charged with the decoder's work; must outlive the stream. Null: none
+  std::shared_ptr<const StopStrings> stops;  // null: none; the earliest match in the text wins
+  bool include_stop = false;                 // the text includes the stop string that ends it
+  bool skip_special_tokens = true;           // special tokens have no text
+  int32_t stops_from = 0;                    // stop strings are not matched in this many first tokens
+  WorkMeter* meter = nullptr;                // charged with the decoder's work; must outlive the stream. Null: none
 };
 
 // Text of one growing token sequence. Not thread-safe.

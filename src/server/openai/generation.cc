@@ -127,16 +127,20 @@ std::chrono::milliseconds Generation::timeLeft(std::chrono::milliseconds timeout
          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - job_.received);
 }
 
-executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
-  const GenerationOptions& options = job_.options;
+// Throws ApiError (400) if the prompt and the lengths that the client asks for do not fit.
+void Generation::checkLengths(const executor::VecTokens& prompt) const {
   const int32_t max_tokens = maxTokensFor(prompt);
   const int32_t longest = onlyScores() ? 0 : max_tokens;
-  if (options.sampling.min_tokens.value_or(0) > longest) {
-    throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
-                                        "may have.",
-                                        *options.sampling.min_tokens, longest),
-                            "min_tokens", "invalid_value");
-  }
+  const std::optional<int32_t> min_tokens = job_.options.sampling.min_tokens;
+  if (min_tokens.value_or(0) <= longest) return;
+  throw ApiError::invalid(fmt::format("Invalid value for 'min_tokens': {} is more than the {} tokens that the answer "
+                                      "may have.",
+                                      *min_tokens, longest),
+                          "min_tokens", "invalid_value");
+}
+
+executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int32_t index) const {
+  const GenerationOptions& options = job_.options;
   executor::OutputConfig output;
   output.excludeInputFromOutput = true;
   output.returnLogProbs = options.log_probs || options.generated > options.choices;
@@ -148,9 +152,9 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   // Generated tokens count against limits when they arrive.
   const bool limited = job_.usage != nullptr && job_.usage->limitsTokens();
   const bool streaming = options.stream || !options.stop.empty() || options.log_probs || limited;
-  executor::Request request(prompt, max_tokens, streaming,
+  executor::Request request(prompt, maxTokensFor(prompt), streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
-  if (!rules_.bad_words.empty()) request.setBadWords(rules_.bad_words);
+  request.setBadWordTables(rules_.bad_words);
   if (rules_.embedding_bias) request.setEmbeddingBias(*rules_.embedding_bias);
   if (!end_ids_.empty()) {
     request.setEndId(end_ids_.front());
@@ -198,30 +202,33 @@ void Generation::chargeKept() {
 void Generation::enqueue() {
   chargeKept();
   const auto n = static_cast<size_t>(job_.options.generated);
-  std::vector<executor::Request> requests;
+  // All prompts are checked before the first choice is enqueued, so that nothing runs of a request that is refused.
   for (const auto& prompt : job_.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-    for (size_t i = 0; i < n; ++i) requests.push_back(makeRequest(prompt, static_cast<int32_t>(i)));
+    checkLengths(prompt);
   }
+  std::optional<std::chrono::milliseconds> queue_time;
   if (job_.queue_timeout) {
-    // The choices of a client begin in their order, so the request has begun when the first of them has.
-    const auto left = timeLeft(*job_.queue_timeout);
-    if (left.count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
-    requests.front().setQueueTimeMs(left);
+    queue_time = timeLeft(*job_.queue_timeout);
+    if (queue_time->count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
   }
-  choices_.resize(requests.size());
-  unfinished_ = requests.size();
+  choices_.resize(job_.prompts.size() * n);
+  unfinished_ = choices_.size();
   cached_tokens_.resize(job_.prompts.size());
   const GenerationOptions& options = job_.options;
-  const TextStreamOptions text_options{.stops = options.stop,
+  const TextStreamOptions text_options{.stops = std::make_shared<const StopStrings>(options.stop),
                                        .include_stop = options.include_stop,
                                        .skip_special_tokens = options.skip_special_tokens,
                                        .stops_from = options.sampling.min_tokens.value_or(0)};
   for (Choice& choice : choices_) choice.text = job_.model->text->newStream(text_options);
   try {
-    for (size_t c = 0; c < requests.size(); ++c) {
+    for (size_t c = 0; c < choices_.size(); ++c) {
+      // One at a time, because each has a copy of its prompt.
+      executor::Request request = makeRequest(promptOf(c), static_cast<int32_t>(c % n));
+      // The choices of a client begin in their order, so the request has begun when the first of them has.
+      if (c == 0 && queue_time) request.setQueueTimeMs(*queue_time);
       const auto id = context_.engine.enqueue(
-          requests[c], [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
+          request, [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
       choices_[c].id = id;
       std::lock_guard lock(mutex_);
       ids_.push_back(id);

@@ -69,7 +69,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   // Tokenizes the bad words of the options and charges the meter. Throws ApiError (status 400) for tokens that the
-  // model does not have.
+  // model does not have, and for bad words of too many tokens.
   Generation(const ApiContext& context, Job job, WorkMeter& meter);
 
   // Counts the request and its prompts against the limits on its client's and its adapters' use. Returns the headers
@@ -106,6 +106,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   void chargeKept();
+  const executor::VecTokens& promptOf(size_t choice) const {
+    return job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
+  }
+  void checkLengths(const executor::VecTokens& prompt) const;
   executor::Request makeRequest(const executor::VecTokens& prompt, int32_t index) const;
   // max_tokens is 0. The executor generates at least one token, which is dropped then.
   bool onlyScores() const { return job_.options.max_tokens == 0; }

@@ -171,6 +171,34 @@ TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
   EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":3,"min_tokens":4)", 400)["error"]["param"], "min_tokens");
 }
 
+TEST_F(RoutesTest, ChoicesShareTheBadWords) {
+  completion(R"("prompt":["a","b"],"max_tokens":1,"n":2,"bad_words":["no"])");
+  ASSERT_EQ(engine.seen.size(), 4u);
+  for (const auto& request : engine.seen) EXPECT_EQ(&request.getBadWords(), &engine.seen[0].getBadWords());
+  EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{'n', 'o'}}));
+}
+
+TEST_F(RoutesTest, BadWordsHaveALimitOfTokensTogether) {
+  const auto wordsOf = [](size_t last) {
+    std::string words;
+    for (int i = 0; i < 4; ++i) words += "\"" + std::string(1000, static_cast<char>('a' + i)) + "\",";
+    return R"("prompt":"a","max_tokens":1,"bad_words":[)" + words + "\"" + std::string(last, 'z') + "\"]";
+  };
+  completion(wordsOf(96));
+  EXPECT_EQ(engine.seen.back().getBadWords()->size(), 5u);
+  const Json refused = completion(wordsOf(97), 400);
+  EXPECT_EQ(refused["error"]["param"], "bad_words");
+  EXPECT_NE(refused["error"]["message"].get<std::string>().find("more than 4096 tokens together"), std::string::npos);
+  EXPECT_EQ(engine.seen.size(), 1u);
+}
+
+TEST_F(RoutesTest, NothingRunsIfOnePromptIsRefused) {
+  const std::string prompts = R"("prompt":["abc",")" + std::string(199, 'x') + R"("],"n":2,"max_tokens":)";
+  EXPECT_EQ(completion(prompts + "57", 400)["error"]["param"], "max_tokens");
+  EXPECT_EQ(completion(prompts + R"(3,"min_tokens":4)", 400)["error"]["param"], "min_tokens");
+  EXPECT_TRUE(engine.seen.empty());
+}
+
 TEST_F(RoutesTest, TheModelsOwnDefaultsReachTheEngine) {
   context->defaults.repetition_penalty = 1.5;
   context->defaults.no_repeat_ngram_size = 4;

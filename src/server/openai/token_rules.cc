@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <list>
+#include <utility>
 
 #include "base/random_bits.h"
 #include "runtime/decoding/sampling_params.h"
@@ -11,15 +13,19 @@
 namespace chorus::server {
 namespace {
 
+constexpr size_t kMaxBadWordTokens = 4096;
+
 // Bans a word at the beginning of a text and after a space, because its tokens differ there. The second form is banned
 // only if the space is part of the word's first token; otherwise it would also ban other words that begin alike.
-void addBadWord(std::string word, const TextCodec& text, WorkMeter& meter, std::list<executor::VecTokens>& words) {
+// Returns the number of tokens of both forms.
+size_t addBadWord(std::string word, const TextCodec& text, WorkMeter& meter, std::list<executor::VecTokens>& words) {
   word.erase(0, word.find_first_not_of(' '));
   const executor::VecTokens first = text.encode(word, false, meter);
   const executor::VecTokens within = text.encode(" " + word, false, meter);
   if (!first.empty()) words.push_back(first);
   const bool own_token = !within.empty() && within.size() == first.size() && within.front() != first.front();
   if (own_token) words.push_back(within);
+  return first.size() + (own_token ? within.size() : 0);
 }
 
 }  // namespace
@@ -28,13 +34,24 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
                         WorkMeter& meter) {
   TokenRules rules;
   const int32_t vocab = context.engine.vocabSize();
-  for (const std::string& word : fields.bad_words) addBadWord(word, text, meter, rules.bad_words);
+  std::list<executor::VecTokens> words;
+  size_t tokens = 0;
+  for (const std::string& word : fields.bad_words) {
+    tokens += addBadWord(word, text, meter, words);
+    if (tokens > kMaxBadWordTokens) {
+      throw ApiError::invalid(fmt::format("Invalid value for 'bad_words': the words have more than {} tokens together, "
+                                          "including those that they have after a space.",
+                                          kMaxBadWordTokens),
+                              "bad_words", "invalid_value");
+    }
+  }
   const auto& of_model = context.defaults.bad_words;
-  rules.bad_words.insert(rules.bad_words.end(), of_model.begin(), of_model.end());
+  words.insert(words.end(), of_model.begin(), of_model.end());
   // A word with a token that is not in the vocabulary can never be generated.
-  std::erase_if(rules.bad_words, [&](const executor::VecTokens& word) {
+  std::erase_if(words, [&](const executor::VecTokens& word) {
     return std::any_of(word.begin(), word.end(), [&](int32_t token) { return token >= vocab; });
   });
+  if (!words.empty()) rules.bad_words = std::make_shared<const BadWordTables>(std::move(words));
   if (fields.logit_bias.empty()) return rules;
   auto bias = executor::Tensor::cpu(executor::DataType::kFP32, {vocab});
   auto* values = static_cast<float*>(bias.getData());

@@ -1,10 +1,11 @@
 // Translates a request's sampling fields to the engine's settings. Fields that are not set have the model's defaults.
 #pragma once
 
-#include <list>
+#include <memory>
 #include <optional>
 
 #include "chorus/request.h"
+#include "runtime/decoding/bad_words.h"
 #include "server/model/api_context.h"
 #include "server/openai/sampling_fields.h"
 
@@ -12,11 +13,12 @@ namespace chorus::server {
 
 // Rules that are the same for all choices of a job.
 struct TokenRules {
-  std::list<executor::VecTokens> bad_words;
+  std::shared_ptr<const BadWordTables> bad_words;  // null: none
   std::optional<executor::Tensor> embedding_bias;  // [vocab]
 };
 
-// Tokenizes bad words and charges the meter. Throws ApiError (status 400) for a token id that the model does not have.
+// Tokenizes bad words and charges the meter. Throws ApiError (status 400) for a token id that the model does not have,
+// and for bad words of too many tokens.
 TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context, const TextCodec& text,
                         WorkMeter& meter);
 

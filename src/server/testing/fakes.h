@@ -76,30 +76,25 @@ class FakeCodec : public TextCodec {
  private:
   class Stream : public TextStream {
    public:
-    explicit Stream(TextStreamOptions options) : options_(std::move(options)) {}
+    explicit Stream(const TextStreamOptions& options)
+        : skip_special_tokens_(options.skip_special_tokens),
+          stops_from_(options.stops_from),
+          matcher_(options.stops, options.include_stop) {}
     Piece push(int32_t token) override {
-      if (token < 256) held_ += static_cast<char>(token);
-      if (token == kEnd && !options_.skip_special_tokens) held_ += "</s>";
-      if (options_.stops_from-- > 0) return finish();
-      for (const auto& stop : options_.stops) {
-        const size_t at = held_.find(stop);
-        if (at != std::string::npos) return {held_.substr(0, at + (options_.include_stop ? stop.size() : 0)), stop};
-      }
-      size_t keep = 0;
-      for (const auto& stop : options_.stops) {
-        for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
-          if (held_.ends_with(stop.substr(0, n))) keep = n;
-        }
-      }
-      Piece piece{held_.substr(0, held_.size() - keep), std::nullopt};
-      held_.erase(0, held_.size() - keep);
-      return piece;
+      std::string text;
+      if (token < 256) text = static_cast<char>(token);
+      if (token == kEnd && !skip_special_tokens_) text = "</s>";
+      if (stops_from_-- > 0) return {text, std::nullopt};
+      text = matcher_.feed(text);
+      if (!matcher_.stopped()) return {text, std::nullopt};
+      return {text, matcher_.matchedStop()};
     }
-    Piece finish() override { return {std::exchange(held_, ""), std::nullopt}; }
+    Piece finish() override { return {matcher_.flush(), std::nullopt}; }
 
    private:
-    TextStreamOptions options_;
-    std::string held_;
+    bool skip_special_tokens_;
+    int32_t stops_from_;
+    StopMatcher matcher_;
   };
 };
 
