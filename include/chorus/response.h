@@ -1,6 +1,7 @@
 // The answer to a request: a Response holds a Result or an error.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,12 +59,16 @@ struct Result {
   std::string adapterContentHash;
 };
 
+// Copies share the result.
 class Response {
  public:
   Response(IdType requestId, std::string errorMsg, std::optional<IdType> clientId = std::nullopt,
            ResponseErrorCode errorCode = ResponseErrorCode::kINTERNAL)
       : requestId_(requestId), clientId_(clientId), error_(std::move(errorMsg)), errorCode_(errorCode) {}
   Response(IdType requestId, Result result, std::optional<IdType> clientId = std::nullopt)
+      : Response(requestId, std::make_shared<const Result>(std::move(result)), clientId) {}
+  // Chorus: with a result that is shared already; not null.
+  Response(IdType requestId, std::shared_ptr<const Result> result, std::optional<IdType> clientId = std::nullopt)
       : requestId_(requestId), clientId_(clientId), result_(std::move(result)) {}
 
   IdType getRequestId() const { return requestId_; }
@@ -78,7 +83,7 @@ class Response {
   std::optional<IdType> clientId_;
   std::optional<std::string> error_;
   ResponseErrorCode errorCode_ = ResponseErrorCode::kINTERNAL;
-  std::optional<Result> result_;
+  std::shared_ptr<const Result> result_;
 };
 
 }  // namespace chorus::executor

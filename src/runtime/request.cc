@@ -82,9 +82,11 @@ Deadline Request::nextDeadline() const {
 }
 
 executor::Response Request::response(const Sequence& sequence, executor::FinishReason reason) {
-  executor::Result result = answerOf(sequence).next(sequence, reason);
-  result.isFinal = result.isSequenceFinal && sequences().size() == 1;
-  return {id, std::move(result), client_id};
+  // Allocated first: nothing may throw once the answer counts the result as sent.
+  const auto result = std::make_shared<executor::Result>();
+  *result = answerOf(sequence).next(sequence, reason);
+  result->isFinal = result->isSequenceFinal && sequences().size() == 1;
+  return {id, result, client_id};
 }
 
 executor::Response Request::errorResponse() const {

@@ -93,6 +93,15 @@ TEST(Request, ItsCopiesShareTheBadWords) {
   EXPECT_EQ(&*other.getBadWords(), &*request.getBadWords());
 }
 
+TEST(Response, ItsCopiesShareTheResult) {
+  Result result;
+  result.promptLogProbs = VecLogProbs{-1.0f, -2.0f};
+  const Response response(1, std::move(result));
+  const Response copy = response;
+  EXPECT_EQ(&copy.getResult(), &response.getResult());
+  EXPECT_EQ(copy.getResult().promptLogProbs, (VecLogProbs{-1.0f, -2.0f}));
+}
+
 // The first 34 parameters of the constructor are in the order of TensorRT-LLM's header.
 TEST(Request, TakesThirtyFourPositions) {
   int calls = 0;

@@ -23,7 +23,7 @@ ResponseErrorCode Response::getErrorCode() const {
 }
 
 const Result& Response::getResult() const {
-  if (!result_) throw std::logic_error("the response holds an error: " + *error_);
+  if (result_ == nullptr) throw std::logic_error("the response holds an error: " + *error_);
   return *result_;
 }
 

@@ -26,13 +26,14 @@ class CompletionWriter : public GenerationWriter {
 
  protected:
   OrderedJson firstChoice(int32_t index) override {
-    // With log probabilities, the echo is sent in the delta that has those of the prompt.
+    // With log probabilities, the echo is sent in the delta that has the first of the prompt's.
     if (echoes_.empty() || options().prompt_log_probs) return nullptr;
     return choice(index, echoOf(index), nullptr, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
-    const bool echo = !delta.prompt_log_probs.empty();
+    // The prompt's first token alone has no log probability.
+    const bool echo = !delta.prompt_log_probs.empty() && !delta.prompt_log_probs.front().log_prob;
     return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text, logProbsOf(delta),
                   delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
   }

@@ -70,8 +70,11 @@ size_t bytesOf(const executor::Response& response) {
   if (response.hasError()) return bytes;
   const executor::Result& result = response.getResult();
   for (const auto& tokens : result.outputTokenIds) bytes += tokens.size() * sizeof(int32_t);
+  // All tokens have equally many likeliest ones.
   const auto add_likeliest = [&bytes](const auto& of_tokens) {
-    for (const auto& likeliest : of_tokens) bytes += sizeof(likeliest) + likeliest.size() * sizeof(likeliest.front());
+    if (of_tokens.empty()) return;
+    const auto& likeliest = of_tokens.front();
+    bytes += of_tokens.size() * (sizeof(likeliest) + likeliest.size() * sizeof(likeliest.front()));
   };
   if (result.logProbs) {
     for (const auto& values : *result.logProbs) bytes += values.size() * sizeof(float);
@@ -303,6 +306,12 @@ void Generation::onResponse(size_t choice, const executor::Response& response) {
   }
 }
 
+// The number of the prompt's tokens whose log probabilities have come with the arrival and are not yet reported.
+size_t Generation::unscored(const Arrival& arrival) const {
+  if (!arrival.response.getResult().promptLogProbs) return 0;
+  return promptOf(arrival.choice).size() - arrival.scored;
+}
+
 // Takes arrivals for a short time in one turn, so that generations take turns on the delivery threads.
 void Generation::process() {
   constexpr auto kTurn = std::chrono::milliseconds(2);
@@ -318,7 +327,6 @@ void Generation::process() {
         if (!arrival_ && !inbox_.empty()) {
           arrival_ = std::move(inbox_.front());
           inbox_.pop_front();
-          inbox_charge_.resize(inbox_charge_.bytes() - std::min(arrival_->bytes, inbox_charge_.bytes()));
         }
         if (!arrival_) {
           if (inbox_answer_ != MemoryAnswer::kGranted) throw ApiError::outOfMemory(inbox_answer_);
@@ -331,7 +339,12 @@ void Generation::process() {
         listener_ = nullptr;
         return;
       }
-      if (progress == Progress::kHandled) arrival_.reset();
+      if (progress == Progress::kHandled) {
+        const size_t bytes = arrival_->bytes;
+        arrival_.reset();
+        std::lock_guard lock(mutex_);
+        inbox_charge_.resize(inbox_charge_.bytes() - std::min(bytes, inbox_charge_.bytes()));
+      }
       if (std::chrono::steady_clock::now() >= turn_end) return schedule();
     }
   } catch (...) {
@@ -339,7 +352,7 @@ void Generation::process() {
   }
 }
 
-// Makes text of the arrival's tokens until the turn ends.
+// Makes text of the arrival's tokens until the turn ends, after one piece of its prompt's log probabilities.
 Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_clock::time_point turn_end) {
   Choice& choice = choices_[arrival.choice];
   if (choice.finished) return Progress::kHandled;
@@ -363,12 +376,18 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   const bool none = result.outputTokenIds.empty() || onlyScores();
   const executor::VecTokens& tokens = none ? kNone : result.outputTokenIds.front();
   const bool last = result.isFinal || reason != FinishReason::kNOT_FINISHED;
-  if (arrival.handled == 0) {
+  if (arrival.handled == 0 && arrival.scored == 0) {
     checkContent(result);
     countCached(arrival.choice, result);
     if (job_.record) job_.record->arrived(arrival.choice, tokens.size(), result);
     if (job_.usage) job_.usage->generated(static_cast<int64_t>(tokens.size()), std::chrono::steady_clock::now());
-    addPromptLogProbs(arrival.choice, result, delta);
+  }
+  addPromptLogProbs(arrival, delta);
+  if (unscored(arrival) > 0) {
+    delta.usage = usage_;
+    if (listener_->onDelta(std::move(delta))) return Progress::kTurnEnded;
+    cancel();
+    return Progress::kEnded;
   }
   bool in_time = true;
   for (size_t& i = arrival.handled; i < tokens.size() && in_time; ++i) {
@@ -441,13 +460,17 @@ void Generation::countCached(size_t choice, const executor::Result& result) {
   known = result.cachedTokens;
 }
 
-void Generation::addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const {
-  if (!result.promptLogProbs) return;
-  const auto& prompt = job_.prompts[choice / static_cast<size_t>(job_.options.generated)];
-  delta.prompt_log_probs.push_back({prompt.front(), std::nullopt, {}});
-  for (size_t i = 1; i < prompt.size(); ++i) {
-    delta.prompt_log_probs.push_back({prompt[i], (*result.promptLogProbs)[i - 1], {}});
-    if (result.promptTopLogProbs) delta.prompt_log_probs.back().likeliest = (*result.promptTopLogProbs)[i - 1];
+// Adds the log probabilities of the prompt's next tokens.
+void Generation::addPromptLogProbs(Arrival& arrival, GenerationDelta& delta) const {
+  constexpr size_t kPiece = 64;
+  const executor::Result& result = arrival.response.getResult();
+  const executor::VecTokens& prompt = promptOf(arrival.choice);
+  for (size_t left = std::min(unscored(arrival), kPiece); left > 0; --left) {
+    const size_t i = arrival.scored++;
+    TokenLogProb& token = delta.prompt_log_probs.emplace_back(TokenLogProb{prompt[i], std::nullopt, {}});
+    if (i == 0) continue;
+    token.log_prob = (*result.promptLogProbs)[i - 1];
+    if (result.promptTopLogProbs) token.likeliest = (*result.promptTopLogProbs)[i - 1];
   }
 }
 

@@ -33,7 +33,7 @@ struct GenerationUsage {
 struct GenerationDelta {
   int32_t choice = 0;  // prompt index * options.generated + index among that prompt's choices
   std::string text;
-  std::vector<TokenLogProb> prompt_log_probs;  // of the prompt's tokens, in a choice's first delta; if asked for
+  std::vector<TokenLogProb> prompt_log_probs;  // of the prompt's next tokens, in a choice's first deltas; if asked for
   std::vector<TokenLogProb> log_probs;         // of the tokens that arrived; empty unless asked for
   std::optional<std::string> finish_reason;    // "stop" or "length" in a choice's last delta
   double mean_log_prob = 0;                    // mean over the choice's tokens, in its last delta; only for ranking
@@ -97,11 +97,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
     size_t choice;
     executor::Response response;
     size_t bytes;
+    size_t scored = 0;   // tokens of the prompt whose log probabilities were reported
     size_t handled = 0;  // number of its tokens of which text was made
   };
   enum class Progress {
     kHandled,    // all of the arrival
-    kTurnEnded,  // the rest of it is left for the next turn
+    kTurnEnded,  // the rest of it is left for a later call
     kEnded,      // the generation is over
   };
 
@@ -120,10 +121,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void onResponse(size_t choice, const executor::Response& response);
   void schedule();
   void process();
+  size_t unscored(const Arrival& arrival) const;
   Progress handle(Arrival& arrival, std::chrono::steady_clock::time_point turn_end);
   void checkContent(const executor::Result& result);
   void countCached(size_t choice, const executor::Result& result);
-  void addPromptLogProbs(size_t choice, const executor::Result& result, GenerationDelta& delta) const;
+  void addPromptLogProbs(Arrival& arrival, GenerationDelta& delta) const;
   void finishChoice(Choice& choice, const std::string& reason, OrderedJson stop_reason, GenerationDelta delta);
   void failWith(const ApiError& error);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
+
 #include "base/free_text.h"
 #include "server/openai/request_json.h"
 #include "text/unicode.h"
@@ -24,8 +26,22 @@ int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, in
   return count;
 }
 
-OrderedJson entryOf(const TextCodec& text, int32_t token, float log_prob) {
-  const std::string bytes = text.tokenBytes(token);
+// The bytes of tokens, each found once: the alternatives at different positions are often the same tokens.
+class KnownBytes {
+ public:
+  explicit KnownBytes(const TextCodec& text) : text_(text) {}
+  const std::string& of(int32_t token) {
+    const auto [known, added] = bytes_.try_emplace(token);
+    if (added) known->second = text_.tokenBytes(token);
+    return known->second;
+  }
+
+ private:
+  const TextCodec& text_;
+  std::unordered_map<int32_t, std::string> bytes_;
+};
+
+OrderedJson entryOf(const std::string& bytes, float log_prob) {
   OrderedJson entry = OrderedJson::object();
   entry["token"] = nameOf(bytes);
   entry["logprob"] = log_prob;
@@ -38,10 +54,11 @@ OrderedJson entryOf(const TextCodec& text, int32_t token, float log_prob) {
 
 OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens) {
   OrderedJson content = OrderedJson::array();
+  KnownBytes bytes(text);
   for (const TokenLogProb& token : tokens) {
-    OrderedJson entry = entryOf(text, token.token, token.log_prob.value_or(0.0f));
+    OrderedJson entry = entryOf(bytes.of(token.token), token.log_prob.value_or(0.0f));
     OrderedJson alternatives = OrderedJson::array();
-    for (const auto& [id, log_prob] : token.likeliest) alternatives.push_back(entryOf(text, id, log_prob));
+    for (const auto& [id, log_prob] : token.likeliest) alternatives.push_back(entryOf(bytes.of(id), log_prob));
     entry["top_logprobs"] = std::move(alternatives);
     content.push_back(std::move(entry));
   }
@@ -59,8 +76,9 @@ OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& o
   if (!options.log_probs) return nullptr;
   OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();
   OrderedJson alternatives = OrderedJson::array();
+  KnownBytes known(text);
   for (const TokenLogProb& token : tokens) {
-    const std::string bytes = text.tokenBytes(token.token);
+    const std::string& bytes = known.of(token.token);
     const std::string name = nameOf(bytes);
     pieces.push_back(name);
     values.push_back(token.log_prob ? OrderedJson(*token.log_prob) : OrderedJson());
@@ -72,7 +90,7 @@ OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& o
     }
     OrderedJson one = OrderedJson::object();
     // Different tokens may have the same text. emplace() keeps the first of them, which is the likelier one.
-    for (const auto& [id, log_prob] : token.likeliest) one.emplace(nameOf(text.tokenBytes(id)), log_prob);
+    for (const auto& [id, log_prob] : token.likeliest) one.emplace(nameOf(known.of(id)), log_prob);
     one.emplace(name, *token.log_prob);
     alternatives.push_back(std::move(one));
   }

@@ -94,6 +94,37 @@ TEST_F(RoutesTest, EchoWithLogProbs) {
   }
 }
 
+// A turn of a delivery thread is short, so others are not kept waiting, and little is written before memory is charged.
+TEST_F(RoutesTest, ALongPromptIsScoredInPieces) {
+  const std::string prompt(190, 'x');
+  const std::string fields = R"("prompt":")" + prompt + R"(","logprobs":2,"echo":true,"n":2,"max_tokens":)";
+  for (const int made : {0, 3}) {
+    const Json whole = completion(fields + std::to_string(made));
+    for (const Json& choice : whole["choices"]) {
+      EXPECT_EQ(choice["text"], prompt + std::string(static_cast<size_t>(std::max(made - 1, 0)), 'x'));
+      EXPECT_EQ(choice["logprobs"]["tokens"].size(), 191u + static_cast<size_t>(made));
+    }
+    std::string text[2];
+    Json joined[2];
+    const auto stream =
+        answer("POST", "/v1/completions", R"({"model":"base","stream":true,)" + fields + std::to_string(made) + "}");
+    for (const Json& chunk : events(stream.body)) {
+      const Json& choice = chunk["choices"][0];
+      const auto index = choice["index"].get<size_t>();
+      EXPECT_LE(choice["logprobs"]["tokens"].size(), 64u + 3u);
+      text[index] += choice["text"].get<std::string>();
+      for (const auto& [name, values] : choice["logprobs"].items()) {
+        for (const Json& value : values) joined[index][name].push_back(value);
+      }
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(text[i], whole["choices"][i]["text"]);
+      EXPECT_EQ(joined[i], whole["choices"][i]["logprobs"]);
+      EXPECT_EQ(joined[i]["text_offset"].back(), made == 0 ? 189 : 190 + made - 2);
+    }
+  }
+}
+
 TEST_F(RoutesTest, MaxTokensOfZeroScoresTheEchoedPrompt) {
   for (const char* prompt : {R"("prompt":"hey")", R"("prompt":[256,104,101,121])"}) {
     const Json json = completion(prompt + std::string(R"(,"logprobs":1,"max_tokens":0,"echo":true)"));
