@@ -96,10 +96,9 @@ TEST(Request, ItsCopiesShareTheBadWords) {
 TEST(Response, ItsCopiesShareTheResult) {
   Result result;
   result.promptLogProbs = VecLogProbs{-1.0f, -2.0f};
-  const Response response(1, std::move(result));
-  const Response copy = response;
-  EXPECT_EQ(&copy.getResult(), &response.getResult());
-  EXPECT_EQ(copy.getResult().promptLogProbs, (VecLogProbs{-1.0f, -2.0f}));
+  const std::vector<Response> copies(2, Response(1, std::move(result)));
+  EXPECT_EQ(&copies[0].getResult(), &copies[1].getResult());
+  EXPECT_EQ(copies[1].getResult().promptLogProbs, (VecLogProbs{-1.0f, -2.0f}));
 }
 
 // The first 34 parameters of the constructor are in the order of TensorRT-LLM's header.
