@@ -118,7 +118,7 @@ TEST_F(RoutesTest, ALongPromptIsScoredInPieces) {
       }
     }
     for (size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(text[i], whole["choices"][i]["text"]);
+      EXPECT_EQ(whole["choices"][i]["text"], text[i]);
       EXPECT_EQ(joined[i], whole["choices"][i]["logprobs"]);
       EXPECT_EQ(joined[i]["text_offset"].back(), made == 0 ? 189 : 190 + made - 2);
     }
