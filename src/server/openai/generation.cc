@@ -229,7 +229,7 @@ void Generation::enqueue() {
       // One at a time, because each has a copy of its prompt.
       executor::Request request = makeRequest(promptOf(c), static_cast<int32_t>(c % n));
       // The choices of a client begin in their order, so the request has begun when the first of them has.
-      if (c == 0 && queue_time) request.setQueueTimeMs(*queue_time);
+      if (c == 0) request.setQueueTimeMs(queue_time);
       const auto id = context_.engine.enqueue(
           request, [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
       choices_[c].id = id;
