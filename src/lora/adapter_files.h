@@ -57,7 +57,7 @@ struct AdapterFileLimits {
 
   // The sizes of the largest adapters of the model.
   static AdapterFileLimits of(const AdapterTarget& target);
-  // For adapters of any model: the free memory.
+  // Limits for adapters whose model is not known: the machine's free memory.
   static AdapterFileLimits ofAnyModel();
 };
 // Reads all files in one state of the directory (FileReader). Throws Error: those of `open`, of nemoArchiveIn and of

@@ -21,7 +21,8 @@ class PatternWork {
   static constexpr uint64_t kLimit = uint64_t{1} << 28;
   static constexpr uint64_t kAtFirst = uint64_t{1} << 20;
   static constexpr uint64_t kForEachByte = 64;
-  // Of all compiled patterns together: a repetition such as (?:abcd){2000} takes far more memory than its text.
+  // Bytes of all compiled patterns of a configuration together. They are limited apart from the configuration's text,
+  // because a repetition such as (?:abcd){2000} takes far more memory than its text.
   static constexpr size_t kMemoryLimit = size_t{16} << 20;
 
   // `source` is named in errors.

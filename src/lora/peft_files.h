@@ -36,7 +36,7 @@ struct PeftFiles {
 // Upper bound, in bytes, of an adapter's weights file for the model: every weight in float64 and rank max_rank (0: any
 // rank). A larger file is refused before it is read.
 size_t largestPeftWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
-// The same for a file that holds only A and B.
+// Upper bound, in bytes, of a weights file that holds only the matrices A and B of LoRA. max_rank: see above.
 size_t largestLowRankWeights(const ModelConfig& config, const WeightTable& table, int64_t max_rank);
 
 // Reads both files from the reader's directory. Weights of more than max_bytes are refused. Nothing is memory-mapped,

@@ -54,8 +54,9 @@ struct AdapterSource {
   int64_t newest_change_ns = 0;  // newestAdapterChangeNs(), from before the files were read
   int64_t bytes = 0;             // AdapterSize::bytes once packed
   int64_t elements = 0;          // AdapterSize::elements
-  // Of a directory: those of `bytes` that the adapter may turn out not to take, because values that were not read may
-  // equal the base model's. For tensors all bytes and elements are upper bounds, because the rows may be padded.
+  // If the source is a directory: the part of `bytes` that the packed adapter may not need, because weights whose
+  // values registration did not read may equal the base model's. If the source is tensors, `bytes` and `elements` are
+  // upper bounds as a whole, because rows may be padded, and this is 0.
   int64_t droppable_bytes = 0;
   // Set if registration read only the headers (executor::AdapterFiles::deferContent).
   std::shared_ptr<LearnedContent> learned;
@@ -71,7 +72,7 @@ struct AdapterSource {
 
   bool reloadable() const { return !directory.empty(); }
   AdapterSize size() const { return {bytes, elements}; }
-  // What the adapter takes at least; size() is what it takes at most.
+  // The least size of the packed adapter; size() is the greatest.
   AdapterSize leastSize() const {
     return reloadable() ? AdapterSize{bytes - droppable_bytes, elements} : AdapterSize{};
   }

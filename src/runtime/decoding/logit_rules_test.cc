@@ -131,7 +131,7 @@ TEST(LogitRules, BadWordsAreNeverCompleted) {
   EXPECT_EQ(editedRow({4, 4, 4, 4}, one), (std::vector<float>{-kInfinity, 4, -kInfinity, -kInfinity}));
 }
 
-// As many and as long words as a client may send to the executor, and a long prompt of which each token begins one.
+// The words are as many and as long as the executor accepts, and each token of the long prompt begins one of them.
 TEST(LogitRules, AStartReadsNeitherAllWordsNorTheWholePromptForThem) {
   std::list<executor::VecTokens> words(256, executor::VecTokens(1024, 7));
   int32_t different = 0;

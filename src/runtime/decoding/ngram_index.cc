@@ -53,7 +53,7 @@ size_t NgramIndex::headSlotOf(uint64_t gram) const {
   return slot;
 }
 
-// The same of known_.
+// The slot of known_ that has the entry of `gram` and `token`, or the free slot where it belongs.
 size_t NgramIndex::knownSlotOf(uint64_t gram, int32_t token) const {
   const size_t mask = known_.size() - 1;
   for (size_t slot = keyOf(gram, token) & mask;; slot = (slot + 1) & mask) {

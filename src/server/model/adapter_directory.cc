@@ -276,7 +276,7 @@ bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& fo
   try {
     return lookWith(nullptr, name, defer_texts, found, warnings);
   } catch (const TextUnread&) {
-    // It is read without the adapter's mutex, for which the engine's loaders may wait.
+    // The text is read without the adapter's mutex, because the engine's loaders may wait for that.
     const ReadAhead ahead = readAhead(name);
     return lookWith(&ahead, name, defer_texts, found, warnings);
   }

@@ -236,7 +236,7 @@ class AdapterDirectory {
   // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
   // rewritten or its directory seems to be missing.
   bool look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
-  // What an attempt to read the text of a name ended with.
+  // Result of reading an adapter's tokenizer and templates (its text) before the adapter's mutex is taken.
   struct ReadAhead {
     std::string state;                      // digest of the files
     std::shared_ptr<const TextCodec> text;  // stays in memory until it is taken

@@ -19,7 +19,7 @@ struct AdapterTextOptions {
   // False: an adapter with tokenizer or template files of its own is refused, unless they equal the base model's.
   bool trusted = true;
   // Limit on the memory of the tokenizers and templates of all adapters together, including those that are being read.
-  // Those of one adapter may keep a quarter of it.
+  // The tokenizer and templates of one adapter may keep at most a quarter of it.
   size_t memory_bytes = size_t{1} << 30;
 };
 

@@ -116,7 +116,7 @@ TEST_F(AdapterTextsTest, AddedTokensAreNormalizedWithinTheLimitOnWork) {
               testing::AllOf(testing::HasSubstr("dear: its tokenizer or a template costs too much"),
                              testing::HasSubstr("the limit of 8388608 bytes of work")));
   EXPECT_EQ(other.used(), 0u);
-  // Those that the engine has no embeddings for are not normalized.
+  // A tokenizer with more tokens than the engine has embeddings is refused before its added tokens are normalized.
   AdapterTexts small(base, root / "base", 2);
   WorkMeter little({.work = uint64_t{1} << 20});
   EXPECT_THAT(errorOf([&] { small.load(*directory, little); }),
