@@ -1,6 +1,7 @@
 #include "base/work_meter.h"
 
 #include <algorithm>
+#include <new>
 
 namespace chorus {
 
@@ -24,6 +25,18 @@ void WorkMeter::look() {
                       "the input was not prepared within the time limit");
   }
   setNextLook();
+}
+
+void WorkMeter::setMemory(WorkMemory* memory) {
+  memory_ = memory;
+  granted_ = memory != nullptr ? kFreeMemory : std::numeric_limits<size_t>::max();
+}
+
+void WorkMeter::growGrant(size_t bytes) {
+  if (memory_ == nullptr || bytes > std::numeric_limits<size_t>::max() - held_ - kFreeMemory) throw std::bad_alloc();
+  const size_t wanted = (held_ + bytes + kFreeMemory - 1) / kFreeMemory * kFreeMemory;
+  memory_->grant(wanted);
+  granted_ = wanted;
 }
 
 }  // namespace chorus

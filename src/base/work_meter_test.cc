@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
 namespace chorus {
 namespace {
 
@@ -46,6 +51,44 @@ TEST(WorkMeterTest, StopsOnceCancelled) {
   meter.charge(WorkMeter::kLookEvery);
   meter.cancel();
   EXPECT_EQ(reasonOf(meter, WorkMeter::kLookEvery), WorkStopped::Reason::kCancelled);
+}
+
+class LimitedMemory final : public WorkMemory {
+ public:
+  explicit LimitedMemory(size_t limit) : limit_(limit) {}
+  void grant(size_t bytes) override {
+    if (bytes > limit_) throw std::length_error("refused");
+    granted.push_back(bytes);
+  }
+  std::vector<size_t> granted;
+
+ private:
+  size_t limit_;
+};
+
+TEST(WorkMeterTest, MemoryIsGrantedInStepsBeyondWhatIsFree) {
+  constexpr size_t kStep = WorkMeter::kFreeMemory;
+  LimitedMemory memory(3 * kStep);
+  WorkMeter meter;
+  meter.setMemory(&memory);
+  meter.hold(kStep);
+  EXPECT_TRUE(memory.granted.empty());
+  meter.hold(1);
+  meter.giveBack(1);
+  meter.hold(kStep);
+  EXPECT_EQ(memory.granted, std::vector{2 * kStep}) << "what was granted stays granted";
+  EXPECT_THROW(meter.hold(2 * kStep), std::length_error);
+  EXPECT_THROW(meter.hold(std::numeric_limits<size_t>::max()), std::bad_alloc);
+  EXPECT_EQ(meter.held(), 2 * kStep) << "what is refused is not held";
+  meter.hold(kStep);
+  EXPECT_EQ(memory.granted, (std::vector{2 * kStep, 3 * kStep}));
+}
+
+TEST(WorkMeterTest, WithoutMemoryNothingIsRefused) {
+  WorkMeter meter;
+  meter.hold(std::numeric_limits<size_t>::max() / 2);
+  meter.giveBack(std::numeric_limits<size_t>::max() / 2);
+  EXPECT_EQ(meter.held(), 0u);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void PatternWork::keep(const Regex& regex) {
 bool PatternWork::matches(const Regex& regex, Utf8View text) {
   charge(WorkMeter::kObject);
   WorkMeter meter({.work = allowed_ - spent_});
-  Scratch scratch(Scratch::limitFor(text.size()));
+  Scratch scratch(Scratch::limitFor(text.size()), meter);
   EncodeWork work{meter, scratch};
   bool found = false;
   try {

@@ -265,6 +265,14 @@ std::string clientMessage(std::string_view text) {
   return out;
 }
 
+void checkShare(const ClientCharge& memory, size_t bytes) {
+  if (memory.client() && bytes > memory.client()->memory().large.limit()) {
+    throw ApiError::invalid(
+        "The request is too long or too complex: it needs more than one client's share of the server's memory.",
+        std::nullopt, "request_too_complex");
+  }
+}
+
 void addCharge(ClientCharge& memory, size_t bytes) {
   const MemoryAnswer answer = memory.add(bytes);
   if (answer != MemoryAnswer::kGranted) throw ApiError::outOfMemory(answer);

@@ -88,6 +88,9 @@ class ApiError : public std::exception {
 // be removed too.
 std::string clientMessage(std::string_view text);
 
+// Throws ApiError (400, request_too_complex) if `bytes` are more than a charge of this client can ever be granted.
+void checkShare(const ClientCharge& memory, size_t bytes);
+
 // Adds `bytes` to the charge. Throws ApiError::outOfMemory() if they are not granted.
 void addCharge(ClientCharge& memory, size_t bytes);
 

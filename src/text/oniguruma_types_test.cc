@@ -47,7 +47,7 @@ TEST(OnigurumaTypes, PatternsMatchNewerCharacters) {
     const Regex regex(pattern, "p");
     EXPECT_TRUE(regex.isNative());
     WorkMeter meter;
-    Scratch scratch(Scratch::limitFor(text.size()));
+    Scratch scratch(Scratch::limitFor(text.size()), meter);
     EncodeWork work{meter, scratch};
     size_t first = 0;
     regex.forEachMatch(*Utf8View::check(text), work, [&](size_t, size_t end) { return first = end, false; });

@@ -32,6 +32,8 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request, W
     return model.text->renderChat(request.messages, request.rendering, meter);
   } catch (const WorkStopped&) {
     throw;
+  } catch (const ApiError&) {
+    throw;
   } catch (const std::exception&) {
     ApiError error = currentApiError();
     if (error.status() >= 500) throw std::move(error);

@@ -35,13 +35,10 @@ ApiError promptTooLong(const ApiContext& context, int64_t tokens, std::string_vi
 
 executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text, bool add_special_tokens,
                                 WorkMeter& meter, ClientCharge& memory) {
-  constexpr size_t kBytesOfMemory = 16;  // for a byte of text; see Tokenizer::encode
-  const size_t bytes = text.size() * kBytesOfMemory;
-  if (memory.client() && bytes > memory.client()->memory().large.limit()) {
-    throw ApiError::invalid(
-        "The text is too long: its tokens need more than one client's share of the server's memory.", std::nullopt,
-        "request_too_complex");
-  }
+  // For each byte of text: a token, with the copy that an array makes when it grows. The meter has the tokenizer's own.
+  constexpr size_t kBytesOfTokens = 8;
+  const size_t bytes = text.size() * kBytesOfTokens;
+  checkShare(memory, bytes);
   addCharge(memory, bytes);
   return model.text->encode(text, add_special_tokens, meter);
 }

@@ -24,7 +24,7 @@ executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& m
 // no room for an answer. field: "prompt" or "messages".
 ApiError promptTooLong(const ApiContext& context, int64_t tokens, std::string_view field);
 
-// Encodes a text of any length, and adds the memory that this takes to `memory` before. Throws ApiError (400 if it is
+// Encodes a text of any length, and adds the memory of its tokens to `memory` before. Throws ApiError (400 if it is
 // more than one client's share, 429, 503). Charges the meter and throws what it throws.
 executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text, bool add_special_tokens,
                                 WorkMeter& meter, ClientCharge& memory);

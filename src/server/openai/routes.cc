@@ -25,6 +25,7 @@
 #include "server/openai/service_info.h"
 #include "server/openai/tokenize.h"
 #include "server/page/page.h"
+#include "server/work/preparation_memory.h"
 
 namespace chorus::server {
 namespace {
@@ -91,6 +92,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   void run(WorkMeter& meter) {
     try {
       if (meter.cancelled()) throw ApiError::unavailable("The server is shutting down.");
+      const PreparationMemory memory(meter, request_.client);
       try {
         work_(*context_, request_, exchange_, meter);
       } catch (const TextPending& pending) {

@@ -17,6 +17,7 @@ constexpr size_t kBlockOverhead = Arena::kOwnBlocks ? 0 : 32;
 void MemoryLimit::take(size_t bytes) {
   if (bytes > limit_ || used_ > limit_ - bytes)
     tmpl::raise("the template exceeds its limit of {} bytes of text and values", limit_);
+  if (meter_ != nullptr) meter_->hold(bytes);
   used_ += bytes;
 }
 

@@ -11,19 +11,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/work_meter.h"
+
 namespace chorus::tmpl {
 
-// Counts the system memory that arenas and buffers hold. Exceeding the limit throws TemplateError.
+// Counts the system memory that arenas and buffers hold.
 class MemoryLimit {
  public:
-  explicit MemoryLimit(size_t limit) : limit_(limit) {}
+  // meter: holds the same bytes, and must outlive this object; null: none.
+  explicit MemoryLimit(size_t limit, WorkMeter* meter = nullptr) : meter_(meter), limit_(limit) {}
+  // Throws TemplateError when the limit is exceeded, and what WorkMeter::hold() throws.
   void take(size_t bytes);
-  void giveBack(size_t bytes) { used_ -= bytes; }
+  void giveBack(size_t bytes) {
+    if (meter_ != nullptr) meter_->giveBack(bytes);
+    used_ -= bytes;
+  }
   void raise(size_t by) { limit_ += by < SIZE_MAX - limit_ ? by : SIZE_MAX - limit_; }
   size_t used() const { return used_; }
   size_t limit() const { return limit_; }
 
  private:
+  WorkMeter* meter_;
   size_t limit_, used_ = 0;
 };
 

@@ -55,7 +55,7 @@ class Runtime {
  public:
   // The meter must outlive the Runtime.
   Runtime(const Limits& limits, WorkMeter& meter, std::time_t now)
-      : limits_(limits), now_(now), work_(meter, limits.max_work), memory_(limits.max_memory) {}
+      : limits_(limits), now_(now), work_(meter, limits.max_work), memory_(limits.max_memory, &meter) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 

@@ -34,7 +34,7 @@ std::vector<int32_t> merged(const Table& table, std::vector<int32_t> symbols) {
   BpeMerges merges;
   for (const auto& [pair, merge] : table) merges.add(pair.first, pair.second, merge.first, merge.second);
   WorkMeter meter;
-  Scratch scratch(Scratch::limitFor(symbols.size()));
+  Scratch scratch(Scratch::limitFor(symbols.size()), meter);
   EncodeWork work{meter, scratch};
   symbols.resize(merges.apply(symbols, work));
   return symbols;
@@ -70,7 +70,7 @@ TEST(BpeMergesTest, ARunOfOneSymbolIsMergedInPasses) {
   const auto workFor = [&](size_t size) {
     std::vector<int32_t> symbols(size, 0);
     WorkMeter meter;
-    Scratch scratch(Scratch::limitFor(size));
+    Scratch scratch(Scratch::limitFor(size), meter);
     EncodeWork work{meter, scratch};
     const size_t left = merges.apply(symbols, work);
     EXPECT_EQ(left, size / 32);

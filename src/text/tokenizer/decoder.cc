@@ -295,7 +295,7 @@ void DecodeStream::run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text&
 Utf8Text DecodeStream::feed(Utf8View token) {
   fed_ += token.size();
   WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * token.size()});
-  Scratch scratch(Scratch::limitFor(fed_));
+  Scratch scratch(Scratch::limitFor(fed_), meter);
   EncodeWork work{meter, scratch};
   Utf8Text out;
   run(0, Utf8Text(token), work, out);
@@ -305,7 +305,7 @@ Utf8Text DecodeStream::feed(Utf8View token) {
 
 Utf8Text DecodeStream::flush() {
   WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * std::min(fed_, kMostHeldBack)});
-  Scratch scratch(Scratch::limitFor(fed_));
+  Scratch scratch(Scratch::limitFor(fed_), meter);
   EncodeWork work{meter, scratch};
   Utf8Text out;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {

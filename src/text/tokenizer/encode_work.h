@@ -1,4 +1,5 @@
-// Budget of one Tokenizer::encode call: work, charged to the caller's meter, and temporary (scratch) memory.
+// Budget of one Tokenizer::encode call: work and temporary (scratch) memory, both charged to the caller's meter, and a
+// limit on the memory of this call.
 #pragma once
 
 #include <array>
@@ -21,24 +22,31 @@ class Scratch {
   static constexpr size_t kRoom = size_t{256} << 10;
   static size_t limitFor(size_t text_bytes) { return kRoom + kPerByte * text_bytes; }
 
-  explicit Scratch(size_t limit) : limit_(limit), left_(limit) {}
+  // The meter must outlive this object.
+  Scratch(size_t limit, WorkMeter& meter) : meter_(meter), limit_(limit), left_(limit) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
+  // Returns false when the limit is exceeded. Throws what WorkMeter::hold() throws.
   bool tryTake(size_t bytes) {
     if (bytes > left_) return false;
+    meter_.hold(bytes);
     left_ -= bytes;
     return true;
   }
-  // Throws Error(kInvalidArgument) when the limit is exceeded.
+  // Throws Error(kInvalidArgument) when the limit is exceeded, and what WorkMeter::hold() throws.
   void take(size_t bytes) {
     if (!tryTake(bytes)) failLimit();
   }
-  void giveBack(size_t bytes) { left_ += bytes; }
+  void giveBack(size_t bytes) {
+    meter_.giveBack(bytes);
+    left_ += bytes;
+  }
   size_t left() const { return left_; }
 
  private:
   [[noreturn]] void failLimit() const;
+  WorkMeter& meter_;
   size_t limit_, left_;
 };
 

@@ -32,7 +32,7 @@ template <typename Find>
 std::optional<Ranges> within(size_t text_bytes, Find&& find) {
   using namespace chorus;
   WorkMeter meter({.work = kWork});
-  Scratch scratch(Scratch::limitFor(text_bytes));
+  Scratch scratch(Scratch::limitFor(text_bytes), meter);
   EncodeWork work{meter, scratch};
   Ranges ranges;
   try {

@@ -18,7 +18,7 @@ using Ranges = std::vector<TextRange>;
 
 struct Budget {
   explicit Budget(size_t text_bytes, uint64_t work = WorkMeter::kUnlimited)
-      : meter({.work = work}), scratch(Scratch::limitFor(text_bytes)) {}
+      : meter({.work = work}), scratch(Scratch::limitFor(text_bytes), meter) {}
   WorkMeter meter;
   Scratch scratch;
   EncodeWork work{meter, scratch};

@@ -135,7 +135,7 @@ void TextPattern::forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bo
 void TextPattern::refuseEmptyMatches(std::string_view source) const {
   if (!regex_) return;
   WorkMeter meter;
-  Scratch scratch(Scratch::limitFor(0));
+  Scratch scratch(Scratch::limitFor(0), meter);
   EncodeWork work{meter, scratch};
   if (regex_->matches(Utf8View(), work)) {
     fail(ErrorCode::kUnsupported, "{}: replacing a pattern that matches the empty text is not supported", source);

@@ -118,7 +118,7 @@ void Tokenizer::State::addToken(AddedToken token, int32_t id, const Parse& parse
   token.decoded = token.content;
   if (token.normalized && normalizer) {
     WorkMeter meter({.work = kAddedTokenWork});
-    Scratch scratch(Scratch::limitFor(token.content.size()));
+    Scratch scratch(Scratch::limitFor(token.content.size()), meter);
     EncodeWork work{meter, scratch};
     ScratchText normalized(work);
     normalizer->normalize(token.content, work, normalized);
@@ -238,7 +238,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
     corrected = Utf8Text::replacingInvalid(text);
     whole = corrected;
   }
-  Scratch scratch(Scratch::limitFor(whole->size()));
+  Scratch scratch(Scratch::limitFor(whole->size()), meter);
   EncodeWork work{meter, scratch};
   std::vector<int32_t> ids;
   ids.reserve(std::min(text.size() / 3 + 4, limits.max_tokens));

@@ -116,7 +116,7 @@ TEST(KnownSplitsTest, EqualTheirRegularExpressions) {
     const Regex regex(pattern, "known");
     const auto check = [&](const std::string& text) {
       WorkMeter meter;
-      Scratch scratch(Scratch::limitFor(text.size()));
+      Scratch scratch(Scratch::limitFor(text.size()), meter);
       EncodeWork work{meter, scratch};
       std::vector<TextRange> by_hand, by_regex;
       const auto into = [](std::vector<TextRange>& ranges) {
