@@ -44,7 +44,15 @@ SessionOptions resolved(const BuildConfig& build, SessionOptions options) {
   if (options.max_num_tokens == 0) options.max_num_tokens = build.max_num_tokens;
   if (options.tokens_per_block == 0) options.tokens_per_block = build.tokens_per_block;
   if (!build.lora_plugin) options.max_added_tokens = 0;
+  options.scored_rows = std::max(options.scored_rows, options.tokens_per_block);
   return options;
+}
+
+// Number of logits that a step of these options has at most, unless contexts without chunks are scored. options:
+// resolved.
+int64_t mostLogits(const ModelConfig& config, const SessionOptions& options) {
+  const int64_t rows = std::min(int64_t{options.max_batch_size} + options.scored_rows, int64_t{options.max_num_tokens});
+  return std::max<int64_t>(rows, options.max_batch_size) * (config.vocab_size + options.max_added_tokens);
 }
 
 // options: resolved.
@@ -68,7 +76,8 @@ struct Session::State {
     decoder = std::make_unique<Decoder>(spec, vocabulary, importWeights(host_weights, engine, backend),
                                         position_tables.ofLayers(), links);
     if (holdsLogits(config, engine.rank())) {
-      host_logits.resize(static_cast<size_t>(options.max_batch_size * (config.vocab_size + options.max_added_tokens)));
+      num_host_logits = static_cast<size_t>(mostLogits(config, options));
+      host_logits = std::make_unique_for_overwrite<float[]>(num_host_logits);
     }
   }
 
@@ -82,7 +91,9 @@ struct Session::State {
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapter_groups;
-  std::vector<float> host_logits;     // [max_batch_size, vocab + max_added_tokens]
+  // mostLogits() of them; not initialised, so that the rows of contexts take no memory until a request is scored.
+  std::unique_ptr<float[]> host_logits;
+  size_t num_host_logits = 0;
   std::vector<float> context_logits;  // of a step whose logits do not fit in host_logits
 };
 
@@ -122,7 +133,7 @@ SessionMemory Session::memoryNeeds(const ModelConfig& config, const BuildConfig&
                                 config.mapping.tp_size, last_stage, options.max_num_tokens, options.max_batch_size);
   memory.activations += DevicePositionTables::bytes(spec, build.max_seq_len);
   if (holdsLogits(config, rank)) {
-    memory.host = options.max_batch_size * (config.vocab_size + options.max_added_tokens) * kFloat;
+    memory.host = mostLogits(config, options) * kFloat;
   }
   return memory;
 }
@@ -140,11 +151,12 @@ std::span<const float> Session::run(const StepInput& input) {
   const ModelConfig& config = engine_->config();
   const bool keeps = holdsLogits(config, engine_->rank());
   const auto count = keeps ? input.logits_rows.size() * static_cast<size_t>(logitsWidth(input, config.vocab_size)) : 0;
-  // If requests ask for so many rows of context logits that host_logits is too small, the step allocates memory for
-  // them; it is freed here, at the next step.
+  // If the step has so many rows of logits that host_logits is too small, it allocates memory for them; it is freed
+  // here, at the next step.
   std::vector<float>().swap(s.context_logits);
-  if (count > s.host_logits.size()) s.context_logits.resize(count);
-  const std::span<float> host = count > s.host_logits.size() ? s.context_logits : std::span(s.host_logits).first(count);
+  if (count > s.num_host_logits) s.context_logits.resize(count);
+  const std::span<float> host =
+      count > s.num_host_logits ? std::span(s.context_logits) : std::span(s.host_logits.get(), count);
   const auto sink = [&](int64_t first, const ConstMatrix& logits) {
     if (!keeps) return;
     const auto to =

@@ -29,7 +29,10 @@ struct SessionOptions {
   int32_t max_batch_size = 0;    // sequences in a step; 0: the engine's
   int32_t max_num_tokens = 0;    // rows in a step; 0: the engine's
   int32_t tokens_per_block = 0;  // power of two; 0: the engine's
-  int64_t kv_blocks = 0;         // blocks of the pool, > 0
+  // Rows of a step that have logits beside the last row of each sequence; at least tokens_per_block. A step may have
+  // more, but their memory is not planned.
+  int32_t scored_rows = 128;
+  int64_t kv_blocks = 0;  // blocks of the pool, > 0
   // Positions that a query of layer i attends to at most: entry i % size(), > 0. Empty: the model's windows alone.
   std::vector<int32_t> attention_windows;
   // Maximum number of tokens that an adapter adds to the model's vocabulary; 0 in an engine without --lora_plugin.

@@ -70,6 +70,7 @@ class Admission {
   // Iterates over the waiting sequences in order of turns, see FairQueue.
   void beginTurns() { queue_.beginTurns(); }
   Sequence* nextTurn() { return static_cast<Sequence*>(queue_.nextTurn()); }
+  void endTurnsOf(const Sequence& sequence) { queue_.endTurnsOf(sequence); }
   const AdapterStore& adapters() const { return adapters_; }
 
   // Counts tokens that a sequence was served, see FairQueue.

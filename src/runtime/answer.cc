@@ -1,6 +1,7 @@
 #include "runtime/answer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace chorus {
@@ -24,10 +25,14 @@ int32_t Answer::reusableTokens(const Sequence& sequence) const {
   return prompt_rows_kept_ < promptRowsWanted() ? prompt_rows_kept_ : sequence.numTokens() - 1;
 }
 
+int32_t Answer::scoredFrom(const Sequence& sequence) const {
+  const int32_t wanted = promptRowsWanted();
+  const bool wants = prompt_rows_kept_ < wanted && sequence.numCached() < wanted;
+  return wants ? prompt_rows_kept_ : std::numeric_limits<int32_t>::max();
+}
+
 LogitsWanted Answer::logitsOfNext(const Sequence& sequence, int32_t count, bool samples) const {
-  const int32_t wanted = promptRowsWanted(), cached = sequence.numCached();
-  const bool new_rows = cached < wanted && cached + count > prompt_rows_kept_;
-  if (new_rows && prompt_rows_kept_ < wanted) return LogitsWanted::kAllRows;
+  if (sequence.numCached() + count > scoredFrom(sequence)) return LogitsWanted::kAllRows;
   return samples ? LogitsWanted::kLastRow : LogitsWanted::kNone;
 }
 

@@ -36,6 +36,8 @@ class Answer {
   // Number of leading tokens of the sequence that may come from the prefix cache. The last token, and tokens whose
   // logits are still wanted, must be computed.
   int32_t reusableTokens(const Sequence& sequence) const;
+  // Position of the first prompt token whose logits are still wanted; the largest int32_t if there is none.
+  int32_t scoredFrom(const Sequence& sequence) const;
   // Returns which of the sequence's next `count` rows need logits. samples: the last row yields the next token.
   LogitsWanted logitsOfNext(const Sequence& sequence, int32_t count, bool samples) const;
   // Appends one entry to `inputs` for each prompt token that these rows score; none unless the client asked for prompt

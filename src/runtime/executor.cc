@@ -78,6 +78,7 @@ CoreOptions coreOptions(const ExecutorConfig& config, const Engine& engine) {
   scheduler.max_batch_size = limitOf(config.getMaxBatchSize(), build.max_batch_size, "maxBatchSize", "max_batch_size");
   scheduler.max_num_tokens = limitOf(config.getMaxNumTokens(), build.max_num_tokens, "maxNumTokens", "max_num_tokens");
   scheduler.kv.tokens_per_block = build.tokens_per_block;
+  scheduler.max_scored_rows = std::max(SessionOptions().scored_rows, build.tokens_per_block);
   const bool may_chunk = scheduler.chunked_context || scheduler.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION;
   if (may_chunk && scheduler.max_num_tokens < std::min(scheduler.kv.tokens_per_block, build.max_seq_len)) {
     fail(ErrorCode::kInvalidArgument,

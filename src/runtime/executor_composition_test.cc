@@ -71,6 +71,30 @@ TEST_F(ExecutorCompositionTest, EqualCompositionsShareAGroup) {
   EXPECT_TRUE(std::any_of(stats.begin(), stats.end(), [](const auto& s) { return s.numAdapters == 2; }));
 }
 
+TEST_F(ExecutorCompositionTest, RequestsThatWaitHoldNoComposedWeights) {
+  Gate gate;
+  std::vector<int> composed_beside_base;
+  before_step = [&](int, const StepInput& input) {
+    gate.pass();
+    if (input.adapters.empty()) composed_beside_base.push_back(network->compositions);
+  };
+  options.scheduler.max_batch_size = 1;
+  start();
+  registerAdapters({"red", "blue"});
+  answer(composed({1}, 1, {{1, 1.0f}, {2, 1.0f}}));
+  gate.close();
+  const auto base = enqueue(request({7}, 9));
+  gate.awaitArrivals(2);
+  std::vector<executor::IdType> ids;
+  for (const float weight : {0.25f, 0.5f, 0.75f}) ids.push_back(enqueue(composed({1, 2}, 2, {{1, weight}, {2, 1.0f}})));
+  gate.open();
+  resultOf(base);
+  for (const auto id : ids) resultOf(id);
+  core->shutdown();
+  EXPECT_EQ(composed_beside_base, std::vector<int>(9, 1)) << "the one that ran before";
+  EXPECT_EQ(network->compositions, 4);
+}
+
 TEST_F(ExecutorCompositionTest, BlocksAreReusedByTheSameCompositionAlone) {
   start();
   registerAdapters({"red", "blue"});

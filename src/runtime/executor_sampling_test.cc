@@ -115,6 +115,21 @@ TEST_F(ExecutorSamplingTest, BadWordsMayBeginInThePrompt) {
   EXPECT_EQ(resultOf(enqueue(r)).outputTokenIds.at(0).at(0), first);
 }
 
+TEST_F(ExecutorSamplingTest, ScoredPromptsShareTheRowsOfLogits) {
+  options.scheduler.max_scored_rows = 8;
+  std::vector<size_t> rows;
+  before_step = [&](int, const StepInput& input) { rows.push_back(input.logits_rows.size()); };
+  start();
+  OutputConfig output;
+  output.excludeInputFromOutput = output.returnPromptLogProbs = true;
+  std::vector<executor::IdType> ids;
+  for (int i = 0; i < 3; ++i)
+    ids.push_back(enqueue(Request(executor::VecTokens(20, i), 2, false, SamplingConfig(), output)));
+  for (const auto id : ids) EXPECT_EQ(resultOf(id).promptLogProbs->size(), 19u);
+  core->shutdown();
+  EXPECT_LE(*std::max_element(rows.begin(), rows.end()), 8u + 3u) << "beside one for each sequence";
+}
+
 TEST_F(ExecutorSamplingTest, LogProbsOfPromptAndAlternatives) {
   options.scheduler.policy = CapacitySchedulerPolicy::kMAX_UTILIZATION;
   options.scheduler.kv_blocks = 17;

@@ -191,6 +191,11 @@ QueueEntry* FairQueue::nextTurn() noexcept {
   return entry;
 }
 
+void FairQueue::endTurnsOf(const QueueEntry& entry) noexcept {
+  const auto of_client = [&](const Turn& turn) { return turn.entry->client_ == entry.client_; };
+  if (std::erase_if(turns_, of_client) > 0) std::make_heap(turns_.begin(), turns_.end(), Later{fairness_});
+}
+
 const QueueEntry* FairQueue::after(const QueueEntry* entry) const noexcept {
   const Client* client = first_waiting_;
   if (entry != nullptr) {

@@ -99,6 +99,8 @@ class FairQueue {
   // queue must not change between beginTurns() and the last nextTurn().
   void beginTurns() noexcept;
   QueueEntry* nextTurn() noexcept;
+  // Leaves out the entries of this entry's client that nextTurn() has not returned yet.
+  void endTurnsOf(const QueueEntry& entry) noexcept;
   // Running sequences of the next entry's client, including its entries that nextTurn() has returned; -1 at the end.
   int32_t runningOfNext() const noexcept { return turns_.empty() ? -1 : turns_.front().running; }
   // Weight of the next entry's client; 1 at the end.

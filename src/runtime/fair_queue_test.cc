@@ -38,6 +38,21 @@ TEST(FairQueue, APausedRequestIsAheadOfItsClientsOtherRequests) {
   EXPECT_EQ(queue.nextTurn(), &all[2]);
 }
 
+TEST(FairQueue, AClientsTurnsMayEndEarly) {
+  FairQueue queue;
+  std::deque<QueueEntry> all;
+  for (uint64_t i = 0; i < 6; ++i) queue.add(all.emplace_back(QueuePosition{0.5f, i}), i % 3);
+  queue.beginTurns();
+  EXPECT_EQ(queue.nextTurn(), &all[0]);
+  EXPECT_EQ(queue.nextTurn(), &all[1]);
+  queue.endTurnsOf(all[0]);
+  EXPECT_EQ(queue.nextTurn(), &all[2]);
+  EXPECT_EQ(queue.nextTurn(), &all[4]);
+  queue.endTurnsOf(all[4]);
+  EXPECT_EQ(queue.nextTurn(), &all[5]);
+  EXPECT_EQ(queue.nextTurn(), nullptr);
+}
+
 // Reference implementation: searches all clients for every turn.
 class PlainQueue {
  public:

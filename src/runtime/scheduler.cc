@@ -9,6 +9,19 @@ namespace {
 using executor::CapacitySchedulerPolicy;
 using executor::ContextChunkingPolicy;
 
+// The most blocks that r holds until it has `tokens` tokens. The chunks of a context have up to max_num_tokens tokens.
+int32_t mostBlocks(const SchedulerLimits& limits, const RequestView& r, int32_t tokens) {
+  return static_cast<int32_t>(limits.kv.mostBlocks(tokens, r.generating ? 1 : limits.max_num_tokens));
+}
+
+// Blocks that r keeps: under kMAX_UTILIZATION those for the next token, else those at its end. A context takes the
+// blocks of all its tokens when it starts, so that none of its chunks can fail.
+int32_t blocksKept(const SchedulerLimits& limits, const RequestView& r) {
+  const int32_t now = std::max(mostBlocks(limits, r, r.num_tokens), r.blocks_held);
+  if (limits.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION) return now;
+  return std::max(now, mostBlocks(limits, r, r.final_cached));
+}
+
 class Pass {
  public:
   Pass(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests, SchedulerPlan& plan)
@@ -63,22 +76,8 @@ class Pass {
   int32_t count() const { return static_cast<int32_t>(requests_.size()); }
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
   bool isGone(int32_t i) const { return gone_[static_cast<size_t>(i)] != 0; }
-  // The most blocks that r holds until it has `tokens` tokens. The chunks of a context have up to max_num_tokens
-  // tokens.
-  int32_t mostBlocks(const RequestView& r, int32_t tokens) const {
-    return static_cast<int32_t>(limits_.kv.mostBlocks(tokens, r.generating ? 1 : limits_.max_num_tokens));
-  }
-  // Blocks needed for the next token. A context takes the blocks of all its tokens when it starts, so that none of its
-  // chunks can fail.
-  int32_t blocksNow(const RequestView& r) const { return std::max(mostBlocks(r, r.num_tokens), r.blocks_held); }
-  int32_t blocksAtEnd(const RequestView& r) const {
-    return std::max({mostBlocks(r, r.final_cached), mostBlocks(r, r.num_tokens), r.blocks_held});
-  }
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
-  int32_t blocksKept(const RequestView& r) const { return pausing() ? blocksNow(r) : blocksAtEnd(r); }
-
-  // Free blocks that r consumes to hold `needed` blocks: those it lacks, and those it reuses that were free.
-  int32_t takes(const RequestView& r, int32_t needed) const { return needed - r.blocks_held + r.blocks_taken; }
+  int32_t blocksKept(const RequestView& r) const { return chorus::blocksKept(limits_, r); }
 
   // A context that may not be chunked needs room for all its tokens.
   int32_t contextTokens() const {
@@ -90,11 +89,11 @@ class Pass {
   void keepRunning() {
     last_running_ = num_running_;
     if (!pausing()) {
-      for (int32_t i = 0; i < num_running_; ++i) free_blocks_ -= takes(at(i), blocksAtEnd(at(i)));
+      for (int32_t i = 0; i < num_running_; ++i) free_blocks_ -= blocksLacking(limits_, at(i));
       return;
     }
     for (int32_t i = 0; i < last_running_; ++i) {
-      const int32_t need = takes(at(i), blocksNow(at(i)));
+      const int32_t need = blocksLacking(limits_, at(i));
       while (need > free_blocks_ && last_running_ > i) {
         plan_.paused.push_back(--last_running_);
         free_blocks_ += at(last_running_).blocks_freed;
@@ -138,8 +137,8 @@ class Pass {
         continue;
       }
       // If r does not fit, its client's later requests wait too. Requests of other clients may need fewer blocks and
-      // may overtake r, up to max_bypasses times.
-      if (!several_clients_ || r.times_bypassed >= limits_.max_bypasses) break;
+      // may overtake r, up to max_bypasses times, or as long as r waits for its own client.
+      if (!several_clients_ || (isOverdue(r) && othersCanMakeRoom(r))) break;
       short_.push_back(i);
     }
   }
@@ -161,13 +160,28 @@ class Pass {
     return !several_clients_ || nextPiece(r, 0) <= limits_.max_num_tokens - generating_;
   }
 
+  bool isOverdue(const RequestView& r) const { return r.times_bypassed >= limits_.max_bypasses; }
+  bool mayPause(const RequestView& other, const RequestView& r) const {
+    return other.client != r.client && other.priority <= r.priority;
+  }
+  // Whether r fits once all sequences that may be paused for it are.
+  bool othersCanMakeRoom(const RequestView& r) const {
+    int32_t left = limits_.kv_blocks - blocksKept(r);
+    for (int32_t i = 0; i < last_running_; ++i) {
+      if (!isGone(i) && !mayPause(at(i), r)) left -= blocksKept(at(i));
+    }
+    return left >= 0;
+  }
+
   bool isShort(uint64_t client) const {
     return std::any_of(short_.begin(), short_.end(), [&](int32_t i) { return at(i).client == client; });
   }
 
   // Free blocks that starting r consumes. A fair pause of this step may have freed the blocks that r would share, so
   // all its blocks count then.
-  int32_t blocksTaken(const RequestView& r) const { return fair_pauses_ > 0 ? blocksKept(r) : takes(r, blocksKept(r)); }
+  int32_t blocksTaken(const RequestView& r) const {
+    return fair_pauses_ > 0 ? blocksKept(r) : blocksLacking(limits_, r);
+  }
 
   ClientTally& tallyOf(uint64_t client) {
     const auto found =
@@ -206,14 +220,15 @@ class Pass {
     int32_t victim = -1, most = 0, most_weight = 1;
     for (int32_t i = last_running_ - 1; i >= 0; --i) {
       const RequestView& other = at(i);
-      if (isGone(i) || other.client == r.client || other.priority > r.priority) continue;
+      if (isGone(i) || !mayPause(other, r)) continue;
       if (with_adapters && other.adapters.empty()) continue;
       const ClientTally& tally = tallyOf(other.client);
       const int32_t held = by_blocks ? tally.blocks : tally.sequences;
       if (!isLess(most, most_weight, held, other.weight)) continue;
       const int32_t kept = held - (by_blocks ? blocksKept(other) : 1);
       const bool keeps_less = isLess(kept, other.weight, own, r.weight);
-      if (keeps_less && (isLess(held, other.weight, own, r.weight) || !hadItsTurn(other))) continue;
+      const bool takes_turns = (by_blocks && isOverdue(r)) || !isLess(held, other.weight, own, r.weight);
+      if (keeps_less && !(takes_turns && hadItsTurn(other))) continue;
       victim = i;
       most = held;
       most_weight = other.weight;
@@ -291,24 +306,42 @@ class Pass {
   }
 
   bool chunkable(const RequestView& r) const { return limits_.chunked_context || r.was_paused; }
+  // The end of the last whole block before the rows that have logits.
+  int32_t scoredFrom(const RequestView& r) const {
+    return r.scored_from / limits_.kv.tokens_per_block * limits_.kv.tokens_per_block;
+  }
+  // The end of r's context, or of its part that has no logits if that comes first.
+  int32_t chunkLimit(const RequestView& r) const {
+    return chunkable(r) && r.num_cached < scoredFrom(r) ? std::min(r.num_tokens, scoredFrom(r)) : r.num_tokens;
+  }
 
   // The largest chunk of r that fits into `room` tokens: all remaining tokens, or up to the end of a block; 0: none.
   int32_t largestChunk(const RequestView& r, int32_t room) const {
-    const int32_t remaining = r.num_tokens - r.num_cached;
+    const int32_t remaining = chunkLimit(r) - r.num_cached;
     if (remaining <= room) return remaining;
     if (!chunkable(r)) return 0;
     const int32_t end = (r.num_cached + room) / limits_.kv.tokens_per_block * limits_.kv.tokens_per_block;
     return std::max(0, end - r.num_cached);
   }
   // Tokens that r gets next if it already has `given` tokens of this step: up to the end of a block, or the whole
-  // context if it may not be chunked; 0 if its context is complete.
+  // context if it may not be chunked; 0 if its chunk cannot grow further.
   int32_t nextPiece(const RequestView& r, int32_t given) const {
     const int32_t done = r.num_cached + given;
     const int32_t block_end = (done / limits_.kv.tokens_per_block + 1) * limits_.kv.tokens_per_block;
-    return (chunkable(r) ? std::min(r.num_tokens, block_end) : r.num_tokens) - done;
+    return (chunkable(r) ? std::min(chunkLimit(r), block_end) : r.num_tokens) - done;
+  }
+
+  bool scores(const RequestView& r) const { return chunkable(r) && r.num_cached >= scoredFrom(r); }
+  // Whether r lacks logits rows for its next `tokens` tokens.
+  bool lacksScoredRows(const RequestView& r, int32_t tokens) const { return scores(r) && tokens > scored_rows_left_; }
+  void take(PlannedSequence& sequence, int32_t tokens) {
+    sequence.num_tokens += tokens;
+    tokens_left_ -= tokens;
+    if (scores(at(sequence.request_index))) scored_rows_left_ -= tokens;
   }
 
   void shareTokens() {
+    scored_rows_left_ = limits_.max_scored_rows;
     const auto contexts = std::span(plan_.sequences).subspan(static_cast<size_t>(num_generating_));
     if (ofSeveralClients(contexts)) {
       shareByClients(contexts);
@@ -319,16 +352,17 @@ class Pass {
       return;
     }
     for (auto& sequence : contexts) {
-      sequence.num_tokens = largestChunk(at(sequence.request_index), tokens_left_);
-      if (sequence.num_tokens == 0) return;
-      tokens_left_ -= sequence.num_tokens;
+      const RequestView& r = at(sequence.request_index);
+      const bool few_rows = lacksScoredRows(r, tokens_left_);
+      const int32_t chunk = largestChunk(r, few_rows ? scored_rows_left_ : tokens_left_);
+      if (chunk == 0 && !few_rows) return;
+      take(sequence, chunk);
     }
   }
 
   bool give(PlannedSequence& sequence, int32_t tokens) {
-    if (tokens > tokens_left_) return false;
-    sequence.num_tokens += tokens;
-    tokens_left_ -= tokens;
+    if (tokens > tokens_left_ || lacksScoredRows(at(sequence.request_index), tokens)) return false;
+    take(sequence, tokens);
     return true;
   }
 
@@ -340,7 +374,7 @@ class Pass {
         const int32_t piece = nextPiece(at(sequence.request_index), sequence.num_tokens);
         if (piece == 0 || (!first_turn && sequence.num_tokens == 0)) continue;
         const bool given = give(sequence, piece);
-        if (!given && first_turn) break;
+        if (!given && first_turn && piece > tokens_left_) break;
         progress |= given;
       }
     }
@@ -425,6 +459,7 @@ class Pass {
   int32_t generating_ = 0;    // of running_
   int32_t num_generating_ = 0;
   int32_t tokens_left_ = 0;
+  int32_t scored_rows_left_ = 0;
   int32_t free_blocks_;
   int32_t borrowed_ = 0;     // blocks that starting requests share with running ones
   int32_t fair_pauses_ = 0;  // pauses for other clients
@@ -451,6 +486,11 @@ void SchedulerPlan::reserve(size_t requests, size_t running) {
   scratch.clients.reserve(requests);
   scratch.gone.reserve(running);
   scratch.lanes.reserve(running);
+}
+
+int32_t blocksLacking(const SchedulerLimits& limits, const RequestView& request) {
+  // Blocks that it reuses may be free ones.
+  return blocksKept(limits, request) - request.blocks_held + request.blocks_taken;
 }
 
 void schedule(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,

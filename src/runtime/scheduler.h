@@ -8,9 +8,9 @@
 // Both decisions are max-min fair between clients. Waiting requests are tried in the order of FairQueue. If a slot,
 // blocks or adapter room are missing for one, a sequence of the client that holds the most of them is paused, provided
 // that this client then still holds as much as the newcomer's client; both amounts are divided by the clients' weights.
-// So a pause never leads to the opposite pause (turn_steps is the exception). The tokens that generation leaves are
-// given to the clients in turn, a block's worth at a time. If there is a single client, nothing is paused for fairness,
-// and chunking_policy divides the tokens.
+// So a pause never leads to the opposite pause (turn_steps and max_bypasses are the exceptions). The tokens that
+// generation leaves are given to the clients in turn, a block's worth at a time. If there is a single client, nothing
+// is paused for fairness, and chunking_policy divides the tokens.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,15 @@ struct SchedulerLimits {
   KvDemand kv;
   int32_t kv_blocks = 1;       // size of the pool; any single request must fit to its end
   AdapterSize adapter_budget;  // limit for the sum of the distinct adapters of running requests
-  int32_t max_bypasses = 64;   // steps in which later requests may overtake one that does not fit; then they wait
+  // Steps in which later requests may overtake one that does not fit. Then they wait for it, and it may pause sequences
+  // of any other client that had their turn.
+  int32_t max_bypasses = 64;
   // Steps after which a sequence may be paused even if its client then holds less than the newcomer's. Clients thereby
   // take turns in a pool or batch that holds one request at a time.
   int32_t turn_steps = 32;
+  // Rows per step of chunks whose rows all have logits (RequestView::scored_from); at least kv.tokens_per_block. A
+  // context that may not be chunked is exempt.
+  int32_t max_scored_rows = std::numeric_limits<int32_t>::max();
 };
 
 // Room of one step.
@@ -71,7 +76,10 @@ struct RequestView {
   bool running = false;         // was started and not paused
   bool generating = false;      // its context is done: one token a step
   bool was_paused = false;      // always chunkable, because its context may have outgrown max_num_tokens
-  uint64_t adapter = 0;         // adapter or composition of its rows, adjacent in a step if equal; 0: base only
+  // Context: position from which all rows of its chunks have logits, for the log probabilities of its prompt. A chunk
+  // that begins before it ends there.
+  int32_t scored_from = std::numeric_limits<int32_t>::max();
+  uint64_t adapter = 0;  // adapter or composition of its rows, adjacent in a step if equal; 0: base only
   std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
   bool adapter_ready = true;
   int32_t times_bypassed = 0;
@@ -121,6 +129,10 @@ struct SchedulerPlan {
   // requests: number of views, of which `running` are running.
   void reserve(size_t requests, size_t running);
 };
+
+// Free blocks that the request takes beside those it holds, if it is given all that it may ever hold (or, under
+// kMAX_UTILIZATION, all that it needs now).
+int32_t blocksLacking(const SchedulerLimits& limits, const RequestView& request);
 
 // requests: the running ones in the order they started, then the waiting ones in the order of FairQueue's turns. The
 // caller must allocate blocks for all known tokens of every planned sequence; in KV groups with windows, for those up

@@ -29,6 +29,7 @@ struct Load {
   int32_t requests = 0;
   int32_t adapters = 0;
   bool priorities = false;
+  bool scores = false;
   int32_t families = 0;  // requests of one family share a prefix
   int32_t clients = 1;
   int64_t work = 0;  // tokens computed if nothing is ever paused
@@ -63,6 +64,8 @@ Load randomLimits(Random& random, SchedulerLimits& limits) {
   load.families = random.chance(60) ? random.between(1, 3) : 0;
   load.clients = random.chance(50) ? random.between(2, 5) : 1;
   limits.turn_steps = random.between(4, 40);
+  load.scores = random.chance(40);
+  if (load.scores) limits.max_scored_rows = limits.kv.tokens_per_block * random.between(1, 3);
   return load;
 }
 
@@ -72,6 +75,7 @@ SimulatedRequest randomRequest(Random& random, const Load& load, int32_t number)
   r.prompt = random.between(1, load.max_seq_len - 1);
   r.new_tokens = random.between(1, load.max_seq_len - r.prompt);
   if (random.chance(30)) r.stop_after = random.between(1, r.new_tokens);
+  r.scores = load.scores && random.chance(40);
   if (load.priorities) r.position.priority = static_cast<float>(random.between(0, 2)) / 2;
   if (load.clients > 1) r.client = static_cast<uint64_t>(random.between(1, load.clients));
   if (load.families > 0 && random.chance(80)) {
@@ -115,9 +119,9 @@ void playOne(unsigned seed, int64_t& reused) {
   ASSERT_EQ(simulation.finished().size(), static_cast<size_t>(load.requests));
   ASSERT_EQ(simulation.blocksHeld(), 0) << "blocks leak";
   for (const auto& request : simulation.finished()) reused += request.reused;
-  // Requests that never wait for an adapter or for each other's blocks, and have equal priorities, start in order of
-  // arrival.
-  if (load.adapters > 0 || load.priorities || load.families > 0 || load.clients > 1) return;
+  // Requests that never wait for an adapter, for each other's blocks or for rows of logits, and have equal priorities,
+  // start in order of arrival.
+  if (load.adapters > 0 || load.scores || load.priorities || load.families > 0 || load.clients > 1) return;
   auto finished = simulation.finished();
   std::sort(finished.begin(), finished.end(),
             [](const auto& a, const auto& b) { return a.position.arrival < b.position.arrival; });

@@ -43,6 +43,8 @@ void configure(SchedulerSimulation& simulation, const ScenarioLine& line) {
       limits.adapter_budget = {std::stoi(value), AdapterSize::kUnlimited};
     else if (key == "max_bypasses")
       limits.max_bypasses = std::stoi(value);
+    else if (key == "max_scored_rows")
+      limits.max_scored_rows = std::stoi(value);
     else if (key == "turn_steps")
       limits.turn_steps = std::stoi(value);
     else
@@ -65,6 +67,7 @@ void arrive(SchedulerSimulation& simulation, const ScenarioLine& line) {
     request.adapter_ready = line.value("loaded", "yes") == "yes";
     request.family = line.numberOf("family", 0);
     request.common = line.numberOf("common", 0);
+    request.scores = line.numberOf("scores", 0) != 0;
     simulation.arrive(request);
   }
 }

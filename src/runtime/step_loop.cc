@@ -33,6 +33,7 @@ RequestView StepLoop::viewOf(Sequence& sequence) {
   view.running = sequence.runs();
   view.generating = sequence.generates();
   view.was_paused = sequence.wasPaused();
+  if (!view.generating) view.scored_from = sequence.request.answerOf(sequence).scoredFrom(sequence);
   view.adapter = sequence.adapter.number;
   view.adapters = sequence.adapter.uses;
   view.adapter_ready = sequence.adapter.ready();
@@ -61,21 +62,34 @@ bool StepLoop::plan() {
     weight_of_most = weight;
   }
   // Adds enough waiting sequences for the free slots, and a few newcomers for which another client's sequence may be
-  // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache.
+  // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache. For the same reason a
+  // client's turns end with its first sequence that lacks blocks: the scheduler starts none of the client's behind it.
   constexpr size_t kMostNewcomers = 8;
+  // Tokens of sequences that may start in one step. Their start takes time for each token: counts for penalties, an
+  // index of n-grams, the reuse of cached blocks. A composition of adapters costs as much as this many tokens.
+  constexpr int64_t kMostPrepared = 1 << 18, kCompositionCost = 1 << 15;
   const FairQueue& queue = admission_.queue();
   const bool several_clients = queue.numClients() > 1;
   const size_t free = blocks_.freeSlots();
   size_t ready = 0;
+  int64_t prepared = 0;
+  int32_t free_blocks = blocks_.freeBlocks();
+  for (const RequestView& view : views_) free_blocks -= blocksLacking(options_.scheduler, view);
   admission_.beginTurns();
   while (candidates_.size() < running_.size() + Admission::kLookahead) {
     const bool newcomer =
         several_clients && queue.runningOfNext() * weight_of_most < most_running * queue.weightOfNext();
-    if (ready >= free + (newcomer ? kMostNewcomers : 0)) break;
+    if (ready >= free + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
     Sequence* sequence = admission_.nextTurn();
     if (sequence == nullptr) break;
     add(*sequence);
-    if (sequence->adapter.ready()) ++ready;
+    if (!sequence->adapter.ready()) continue;
+    ++ready;
+    if (blocksLacking(options_.scheduler, views_.back()) > free_blocks) {
+      admission_.endTurnsOf(*sequence);
+    } else {
+      prepared += sequence->numTokens() + (sequence->adapter.composition != nullptr ? kCompositionCost : 0);
+    }
   }
   // A sequence may be paused for another client, or under kMAX_UTILIZATION.
   blocks_.countFreed(running_, several_clients && candidates_.size() > running_.size(), views_);
@@ -114,6 +128,7 @@ void StepLoop::start(Sequence& sequence) {
     requests_.decide(sequence.request, error);
     throw;
   }
+  sequence.times_bypassed = 0;
   admission_.started(sequence);
   blocks_.start(sequence, steps_);
   running_.push_back(&sequence);

@@ -23,7 +23,7 @@ struct AdapterComposition {
   // (number of the content, weight), in the request's order. Equal terms are the same composition.
   std::vector<std::pair<uint64_t, float>> terms;
   uint64_t number = 0;
-  std::weak_ptr<const PreparedAdapter> parts;
+  std::weak_ptr<const PreparedAdapter> parts;  // while a lease on it is on the device
 };
 
 // Empty for a request without adapters.
@@ -37,8 +37,10 @@ struct AdapterLease {
   // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead
   // of it in the queue.
   bool no_room = false;
-  uint64_t number = 0;                           // of what the rows run with: not 0, never reused for other content
-  std::shared_ptr<const PreparedAdapter> parts;  // what the rows run with; set once all members are loaded
+  uint64_t number = 0;  // of what the rows run with: not 0, never reused for other content
+  // What the rows run with; set once all members are loaded. Of a composition it is `described`, with nothing but the
+  // content_hash, while the lease is not on the device, so that requests that wait hold no composed weights.
+  std::shared_ptr<const PreparedAdapter> parts, described;
 
   bool used() const { return !members.empty(); }
   bool ready() const { return members.empty() || parts != nullptr; }
@@ -46,7 +48,7 @@ struct AdapterLease {
   AdapterLease unclaimed() const {
     AdapterLease lease = *this;
     lease.claimed = lease.on_device = lease.no_room = false;
-    lease.parts = nullptr;
+    lease.parts = lease.described = nullptr;
     return lease;
   }
 };

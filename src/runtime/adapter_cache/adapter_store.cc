@@ -275,11 +275,16 @@ void AdapterStore::settle(AdapterLease& lease) {
   if (lease.is_composed) {
     for (const AdapterMember& member : lease.members) refuseToCompose(member);
   }
-  lease.parts = lease.composition == nullptr ? lease.members.front().parts : compose(lease);
+  if (lease.composition == nullptr) {
+    lease.parts = lease.members.front().parts;
+  } else {
+    auto described = std::make_shared<PreparedAdapter>();
+    described->content_hash = composedHash(termsOf(lease));
+    lease.parts = lease.described = std::move(described);
+  }
 }
 
-std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterLease& lease) const {
-  if (auto made = lease.composition->parts.lock()) return made;
+std::vector<WeightedAdapter> AdapterStore::termsOf(const AdapterLease& lease) {
   std::vector<WeightedAdapter> terms;
   for (const auto& [number, weight] : lease.composition->terms) {
     const auto use = std::find_if(lease.uses.begin(), lease.uses.end(),
@@ -287,7 +292,12 @@ std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterLease&
     const AdapterMember& member = lease.members[static_cast<size_t>(use - lease.uses.begin())];
     terms.push_back({member.parts, weight});
   }
-  auto made = compose_(terms);
+  return terms;
+}
+
+std::shared_ptr<const PreparedAdapter> AdapterStore::compose(const AdapterLease& lease) const {
+  if (auto made = lease.composition->parts.lock()) return made;
+  auto made = compose_(termsOf(lease));
   lease.composition->parts = made;
   return made;
 }
@@ -315,6 +325,7 @@ std::span<const AdapterKey> AdapterStore::keysOf(const AdapterLease& lease) {
 void AdapterStore::ensure(AdapterLease& lease) {
   if (!lease.used()) return;
   assert(lease.ready() && !lease.on_device);
+  if (lease.composition != nullptr) lease.parts = compose(lease);
   added_.clear();
   if (cache_.ensure(keysOf(lease), added_) != AdapterCache::Claim::kClaimed)
     fail(ErrorCode::kInternal, "the adapters of a planned step do not fit into the device level of the cache");
@@ -322,7 +333,9 @@ void AdapterStore::ensure(AdapterLease& lease) {
 }
 
 void AdapterStore::leave(AdapterLease& lease) {
-  if (std::exchange(lease.on_device, false)) cache_.leave(keysOf(lease));
+  if (!std::exchange(lease.on_device, false)) return;
+  cache_.leave(keysOf(lease));
+  if (lease.composition != nullptr) lease.parts = lease.described;
 }
 
 void AdapterStore::release(AdapterLease& lease) {

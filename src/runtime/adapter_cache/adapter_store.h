@@ -76,8 +76,8 @@ class AdapterStore {
   // only find room if such claims ended. Absent keys are ignored.
   void setPinned(AdapterKey key, bool pinned);
 
-  // Puts a ready lease's adapters on the device until leave(). The scheduler plans so that those of all running
-  // requests fit.
+  // Puts a ready lease's adapters on the device until leave(), and composes them if the lease is on a composition. The
+  // scheduler plans so that those of all running requests fit.
   void ensure(AdapterLease& lease);
   void leave(AdapterLease& lease);
   // Undoes all of the above. The lease is empty afterwards.
@@ -121,6 +121,8 @@ class AdapterStore {
   void giveMember(AdapterMember& member);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterLease& lease);
+  // The terms of a composition whose members are all loaded.
+  static std::vector<WeightedAdapter> termsOf(const AdapterLease& lease);
   std::shared_ptr<const PreparedAdapter> compose(const AdapterLease& lease) const;
   std::span<const AdapterKey> keysOf(const AdapterLease& lease);
   std::shared_ptr<const PreparedAdapter> parts(AdapterKey key) const;

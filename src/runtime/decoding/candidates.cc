@@ -56,11 +56,13 @@ bool byId(const Candidate& a, const Candidate& b) { return a.id < b.id; }
 void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
   out.clear();
   float threshold = -kInfinity;
+  bool shrunk = false;
   const auto shrink = [&] {
     const auto last = out.begin() + static_cast<ptrdiff_t>(k) - 1;
     std::nth_element(out.begin(), last, out.end(), before);
     threshold = last->value;
     out.resize(k);
+    shrunk = true;
   };
   for (size_t i = 0; i < logits.size(); ++i) {
     // An equal logit with a higher id ranks behind k candidates already.
@@ -69,7 +71,18 @@ void selectTopK(std::span<const float> logits, size_t k, std::vector<Candidate>&
     if (out.size() == 2 * k) shrink();
   }
   if (out.size() > k) shrink();
-  std::sort(out.begin(), out.end(), byId);
+  if (!shrunk) return;  // still in order of id
+  if (k < logits.size() / 32) {
+    std::sort(out.begin(), out.end(), byId);
+    return;
+  }
+  // So many are found again in order of id faster than they are sorted.
+  const Candidate last = *std::max_element(out.begin(), out.end(), before);
+  out.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate candidate{logits[i], static_cast<int32_t>(i)};
+    if (!before(last, candidate)) out.push_back(candidate);
+  }
 }
 
 // The last candidate that top-p keeps. Partitions the candidates around the wanted mass, so most are never sorted.

@@ -191,7 +191,7 @@ TEST(Sampler, EqualsThePlainDefinition) {
     SamplingParams params;
     params.greedy = pick(0, 9) == 0;
     params.temperature = static_cast<float>(pick(1, 20)) / 10;
-    params.top_k = pick(0, 1) == 0 ? 0 : pick(1, 80);
+    params.top_k = pick(0, 1) == 0 ? 0 : pick(1, pick(0, 3) == 0 ? static_cast<int>(vocab) : 80);
     params.top_p = pick(0, 1) == 0 ? 1.0f : static_cast<float>(pick(1, 99)) / 100;
     params.min_p = pick(0, 2) == 0 ? static_cast<float>(pick(1, 40)) / 100 : 0.0f;
     params.seed = random();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -110,8 +111,10 @@ class FakeNetwork : public StepRunner {
   }
 
   std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) override {
+    ++compositions;
     return std::make_shared<PreparedAdapter>(fakeAdapter(composedHash(terms)));
   }
+  std::atomic<int> compositions{0};
 
  private:
   struct Entry {

@@ -38,6 +38,8 @@ struct SimulatedRequest {
   bool running = false;
   bool generating = false;
   bool was_paused = false;
+  bool scores = false;  // wants logits of its prompt
+  int32_t scored = 0;   // leading tokens whose logits it has
   int32_t bypassed = 0;
   int32_t first_step = -1;  // first step that it ran in
   int32_t starts = 0;
@@ -158,6 +160,7 @@ inline RequestView SchedulerSimulation::view(const SimulatedRequest& r) const {
   view.running = r.running;
   view.generating = r.generating;
   view.was_paused = r.was_paused;
+  if (r.scores && r.scored + 1 < r.prompt) view.scored_from = r.scored;
   view.adapter = r.adapter();
   view.adapters = r.adapters;
   view.adapter_ready = r.adapter_ready;
@@ -232,6 +235,7 @@ inline std::string SchedulerSimulation::step() {
   for (const int32_t i : plan_.started) {
     auto& r = at(i);
     r.running = true;
+    r.bypassed = 0;
     r.started_step = steps_;
     queue_.start(*r.entry);
     ++r.starts;
@@ -252,6 +256,7 @@ inline std::string SchedulerSimulation::step() {
     auto& r = at(sequence.request_index);
     if (r.first_step < 0) r.first_step = steps_;
     r.cached += sequence.num_tokens;
+    r.scored = std::max(r.scored, r.cached);
     if (reuse) blocks_->commitBlocks(r.slot, namespaceOf(r), std::span(r.tokens).first(static_cast<size_t>(r.cached)));
     blocks_->slideWindows(r.slot, r.cached);
     append(sequence.context ? context : generate,
@@ -295,12 +300,14 @@ inline std::string SchedulerSimulation::step() {
 
 inline void SchedulerSimulation::check(const std::vector<RequestView>& views) const {
   const auto broken = [](const std::string& what) { throw std::logic_error(what); };
-  int32_t tokens = 0;
+  int32_t tokens = 0, scored = 0;  // scored: rows with logits
   std::set<int32_t> seen;
   for (size_t i = 0; i < plan_.sequences.size(); ++i) {
     const auto& s = plan_.sequences[i];
     const auto& r = views[static_cast<size_t>(s.request_index)];
     tokens += s.num_tokens;
+    const bool has_logits = r.num_cached + s.num_tokens > r.scored_from;
+    if (has_logits && (limits.chunked_context || r.was_paused)) scored += s.num_tokens;
     if (s.num_tokens < 1) broken("a sequence without tokens");
     if (!seen.insert(s.request_index).second) broken("a request planned twice");
     const int32_t end = r.num_cached + s.num_tokens;
@@ -319,6 +326,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     }
   }
   if (tokens > limits.max_num_tokens) broken(fmt::format("{} tokens of {}", tokens, limits.max_num_tokens));
+  if (scored > limits.max_scored_rows) broken(fmt::format("{} rows with logits", scored));
   std::set<uint64_t> adapters;
   AdapterSize cost;
   int32_t running = 0;
