@@ -19,10 +19,11 @@ ModelConfig llamaConfig(const Json& json, std::string_view source) {
   return config;
 }
 
-ModelConfig mistralConfig(const Json& json, std::string_view source) {
+ModelConfig mistralConfig(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   addUniformWindowKeys(keys);
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"num_key_value_heads", 8}, {"max_position_embeddings", 131072}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MistralForCausalLM";
   // transformers gives a Mistral config that does not mention the key a window of 4096; files of models without one

@@ -14,12 +14,15 @@ const ExpertsForm& mixtralForm() {
   return form;
 }
 
-ModelConfig mixtralConfig(const Json& json, std::string_view source) {
+ModelConfig mixtralConfig(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   keys.used.insert(keys.used.end(), {"num_local_experts", "num_experts_per_tok"});
   keys.inert = {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"};
   addUniformWindowKeys(keys);
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(
+      given,
+      {{"num_key_value_heads", 8}, {"max_position_embeddings", 131072}, {"rms_norm_eps", 1e-5}, {"rope_theta", 1e6}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "MixtralForCausalLM";
   config.finalize(source);

@@ -61,7 +61,7 @@ MultimodalModel qwen2Model(std::string name, std::string published, std::string 
   MultimodalModel model = qwenModel(std::move(name), std::move(published), std::move(text_type), qwen2Architecture());
   model.may_be_flat = model.ties_in_text = true;
   model.text_defaults = {
-      {"max_position_embeddings", 32768}, {"max_window_layers", 80}, {"rms_norm_eps", 1e-5}, {"rope_theta", 1e6}};
+      {"num_key_value_heads", 8}, {"max_window_layers", 80}, {"rms_norm_eps", 1e-5}, {"rope_theta", 1e6}};
   return model;
 }
 

@@ -5,10 +5,11 @@
 namespace chorus {
 namespace {
 
-ModelConfig olmo2Config(const Json& json, std::string_view source) {
+ModelConfig olmo2Config(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   keys.used.push_back("attention_bias");
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"rms_norm_eps", 1e-5}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Olmo2ForCausalLM";
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);

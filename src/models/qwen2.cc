@@ -8,11 +8,12 @@
 namespace chorus {
 namespace {
 
-ModelConfig qwen2Config(const Json& json, std::string_view source) {
+ModelConfig qwen2Config(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   addQwenWindowKeys(keys);
   keys.only_at_default.emplace_back("use_mrope", false);
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"num_key_value_heads", 32}, {"max_position_embeddings", 32768}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen2ForCausalLM";
   config.attn_bias = true;

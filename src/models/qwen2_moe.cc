@@ -21,12 +21,13 @@ void readWindow(const Json& json, std::string_view source, ModelConfig& config) 
                     config);
 }
 
-ModelConfig qwen2MoeConfig(const Json& json, std::string_view source) {
+ModelConfig qwen2MoeConfig(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   addQwenWindowKeys(keys);
   addQwenExpertsKeys(true, keys);
   keys.only_at_default.emplace_back("qkv_bias", true);
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"num_key_value_heads", 16}, {"max_position_embeddings", 32768}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen2MoeForCausalLM";
   config.attn_bias = true;

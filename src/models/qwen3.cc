@@ -6,11 +6,12 @@
 namespace chorus {
 namespace {
 
-ModelConfig qwen3Config(const Json& json, std::string_view source) {
+ModelConfig qwen3Config(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   keys.used.push_back("attention_bias");
   addQwenWindowKeys(keys);
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"num_key_value_heads", 32}, {"max_position_embeddings", 32768}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen3ForCausalLM";
   if (config.head_size == 0) config.head_size = 128;  // transformers' value for a config without head_dim

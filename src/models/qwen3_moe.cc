@@ -12,13 +12,14 @@ const ExpertsForm& qwen3MoeForm() {
   return form;
 }
 
-ModelConfig qwen3MoeConfig(const Json& json, std::string_view source) {
+ModelConfig qwen3MoeConfig(const Json& given, std::string_view source) {
   SourceKeys keys = llamaKeys();
   addUniformWindowKeys(keys);
   addQwenExpertsKeys(false, keys);
   keys.used.insert(keys.used.end(), {"attention_bias", "use_sliding_window"});
   keys.inert.push_back("max_window_layers");
-  checkSourceKeys(json, keys, source);
+  checkSourceKeys(given, keys, source);
+  const Json json = withDefaults(given, {{"num_key_value_heads", 4}, {"max_position_embeddings", 32768}});
   ModelConfig config = readLlamaConfig(json, source);
   config.architecture = "Qwen3MoeForCausalLM";
   config.attn_bias = jsonGetOr(json, "attention_bias", false, source);
