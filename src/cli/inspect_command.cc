@@ -53,12 +53,10 @@ void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) 
   }
 }
 
-std::string lines(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
 void runInspect(const InspectArgs& args) {
   initLogging(args.log_level);
   if (args.architectures) {
-    return printText(args.json ? lines(architecturesJson(knownArchitectures()))
+    return printText(args.json ? jsonText(architecturesJson(knownArchitectures()))
                                : architecturesTable(knownArchitectures()));
   }
   if (args.kernels) return printKernels();
@@ -71,7 +69,7 @@ void runInspect(const InspectArgs& args) {
     refusal = error;
     found.problem = error.what();
   }
-  printText(args.json ? lines(found.json(args.path)) : found.table(args.path));
+  printText(args.json ? jsonText(found.json(args.path)) : found.table(args.path));
   if (refusal) throw Error(*refusal);
 }
 }  // namespace

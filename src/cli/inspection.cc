@@ -4,9 +4,14 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "checkpoint/names.h"
 
 namespace chorus {
+namespace {
+
+constexpr size_t kShownBytes = size_t{64} << 10;
+}  // namespace
 
 std::string bytesText(uint64_t bytes) {
   const auto value = static_cast<double>(bytes);
@@ -39,10 +44,17 @@ void Inspection::addList(std::string name, const std::vector<std::string>& items
 std::string Inspection::table(const std::filesystem::path& path) const {
   size_t width = 4;
   for (const Fact& fact : facts_) width = std::max(width, fact.name.size());
-  std::string text = fmt::format("{}: {}\n", path.string(), kind_.empty() ? "not read" : kind_);
-  for (const Fact& fact : facts_) text += fmt::format("  {:<{}}  {}\n", fact.name, width, fact.text);
+  // Names and texts come from files of others.
+  const auto shown = [](std::string_view text) { return printable(text, kShownBytes); };
+  std::string text = fmt::format("{}: {}\n", shown(path.string()), kind_.empty() ? "not read" : shown(kind_));
+  for (const Fact& fact : facts_) text += fmt::format("  {:<{}}  {}\n", shown(fact.name), width, shown(fact.text));
   if (!problem) text += "  whole, and this build reads it\n";
   return text;
+}
+
+std::string jsonText(const Json& json) {
+  constexpr bool kEscaped = true;  // beyond ASCII, which may hold commands of a terminal and reordered text
+  return json.dump(2, ' ', kEscaped, Json::error_handler_t::replace) + "\n";
 }
 
 Json Inspection::json(const std::filesystem::path& path) const {

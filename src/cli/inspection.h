@@ -25,6 +25,7 @@ class Inspection {
   // One line that says what is missing or wrong. Unset if this program would serve or read the path.
   std::optional<std::string> problem;
 
+  // The text for a terminal: one line for each fact, in which untrusted text is printable (base/printable.h).
   std::string table(const std::filesystem::path& path) const;
   Json json(const std::filesystem::path& path) const;
 
@@ -37,6 +38,9 @@ class Inspection {
   std::string kind_;
   std::vector<Fact> facts_;
 };
+
+// JSON for a terminal or a file: indented, in ASCII.
+std::string jsonText(const Json& json);
 
 // Formats a size as "1.5 KiB", "12.0 MiB", "3.25 GiB".
 std::string bytesText(uint64_t bytes);
