@@ -7,6 +7,8 @@
 namespace chorus {
 namespace {
 
+constexpr int64_t kPieceFloats = int64_t{1} << 16;
+
 std::vector<std::vector<float>> slopesOfLayers(const ModelSpec& spec) {
   std::vector<std::vector<float>> all;
   for (const LayerSpec& layer : spec.layers) {
@@ -30,25 +32,49 @@ size_t indexOf(const auto& list, const auto& value) {
 
 DevicePositionTables::DevicePositionTables(const ModelSpec& spec, int64_t positions, Backend& backend) {
   const Stream stream;
-  const auto upload = [&](const std::vector<float>& host) {
-    buffers_.push_back(backend.allocate(host.size() * sizeof(float)));
-    if (!host.empty()) backend.upload(buffers_.back().data(), host.data(), buffers_.back().size(), stream);
-    backend.synchronize(stream);
+  const auto allocate = [&](int64_t floats) {
+    buffers_.push_back(backend.allocate(static_cast<size_t>(floats) * sizeof(float)));
     return buffers_.back().as<float>();
+  };
+  const auto upload = [&](float* to, const std::vector<float>& host) {
+    if (!host.empty()) backend.upload(to, host.data(), host.size() * sizeof(float), stream);
+    backend.synchronize(stream);
+  };
+  // Tables of many positions are made in pieces, because the plan of the memory counts them once.
+  const auto inPieces = [&](int64_t floats_of_row, const auto& make) {
+    const int64_t rows = std::max<int64_t>(kPieceFloats / std::max<int64_t>(floats_of_row, 1), 1);
+    for (int64_t begin = 0; begin < positions; begin += rows) make(begin, std::min(begin + rows, positions));
   };
   const std::vector<RopeSpec> specs = ropeSpecs(spec);
   std::vector<RopeTable> ropes;
   for (const RopeSpec& rope : specs) {
-    const HostRopeTable host = makeRopeTable(rope, positions);
+    const RopeTableMaker maker(rope, positions);
+    const int64_t pairs = maker.pairs();
+    float* const cos = allocate(positions * pairs);
+    float* const sin = allocate(positions * pairs);
+    HostRopeTable rows;
+    inPieces(pairs, [&](int64_t begin, int64_t end) {
+      maker.make(begin, end, rows);
+      upload(cos + begin * pairs, rows.cos);
+      upload(sin + begin * pairs, rows.sin);
+    });
     const int64_t dims = rope.kind == RopeKind::kNone ? 0 : rope.dims;
-    ropes.push_back({upload(host.cos), upload(host.sin), static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
+    ropes.push_back({cos, sin, static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
   }
   const std::vector<std::vector<float>> slopes = slopesOfLayers(spec);
   std::vector<const float*> device_slopes;
-  for (const std::vector<float>& host : slopes) device_slopes.push_back(upload(host));
+  for (const std::vector<float>& host : slopes) {
+    float* const device = allocate(std::ssize(host));
+    upload(device, host);
+    device_slopes.push_back(device);
+  }
   const std::vector<QueryScaling> scalings = queryScalings(spec);
   std::vector<const float*> device_scales;
-  for (const QueryScaling& scaling : scalings) device_scales.push_back(upload(makeQueryScales(scaling, positions)));
+  for (const QueryScaling& scaling : scalings) {
+    float* const device = allocate(positions);
+    inPieces(1, [&](int64_t begin, int64_t end) { upload(device + begin, makeQueryScales(scaling, begin, end)); });
+    device_scales.push_back(device);
+  }
 
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;

@@ -69,6 +69,7 @@ std::vector<float> longRopeFrequencies(const RopeSpec& spec, int64_t positions) 
 
 // The inverse frequency of each pair.
 std::vector<float> frequenciesOf(const RopeSpec& spec, int64_t positions) {
+  if (spec.kind == RopeKind::kNone) return {};
   if (spec.scaling.type == RopeScalingType::kYarn) return yarnFrequencies(spec);
   if (spec.scaling.type == RopeScalingType::kLongRope) return longRopeFrequencies(spec, positions);
   std::vector<float> frequencies = plainFrequencies(spec);
@@ -80,30 +81,29 @@ std::vector<float> frequenciesOf(const RopeSpec& spec, int64_t positions) {
 }
 }  // namespace
 
-HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions) {
-  if (spec.kind == RopeKind::kNone) return {};
-  const std::vector<float> frequencies = frequenciesOf(spec, positions);
-  const auto factor = static_cast<float>(spec.scaling.attention_factor);
-  const size_t half = frequencies.size();
-  HostRopeTable table;
-  table.cos.resize(static_cast<size_t>(positions) * half);
-  table.sin.resize(static_cast<size_t>(positions) * half);
-  for (size_t i = 0; i < half; ++i) {
-    for (int64_t p = 0; p < positions; ++p) {
-      const float angle = static_cast<float>(p) * frequencies[i];
-      table.cos[static_cast<size_t>(p) * half + i] = std::cos(angle) * factor;
-      table.sin[static_cast<size_t>(p) * half + i] = std::sin(angle) * factor;
+RopeTableMaker::RopeTableMaker(const RopeSpec& spec, int64_t positions)
+    : frequencies_(frequenciesOf(spec, positions)), factor_(static_cast<float>(spec.scaling.attention_factor)) {}
+
+void RopeTableMaker::make(int64_t begin, int64_t end, HostRopeTable& rows) const {
+  const size_t size = static_cast<size_t>(end - begin) * frequencies_.size();
+  rows.cos.resize(size);
+  rows.sin.resize(size);
+  size_t at = 0;
+  for (int64_t p = begin; p < end; ++p) {
+    for (const float frequency : frequencies_) {
+      const float angle = static_cast<float>(p) * frequency;
+      rows.cos[at] = std::cos(angle) * factor_;
+      rows.sin[at++] = std::sin(angle) * factor_;
     }
   }
-  return table;
 }
 
-std::vector<float> makeQueryScales(const QueryScaling& scaling, int64_t positions) {
+std::vector<float> makeQueryScales(const QueryScaling& scaling, int64_t begin, int64_t end) {
   std::vector<float> scales;
   if (scaling.beta == 0) return scales;
   const auto beta = static_cast<float>(scaling.beta), length = static_cast<float>(scaling.length);
-  scales.reserve(static_cast<size_t>(positions));
-  for (int64_t p = 0; p < positions; ++p) {
+  scales.reserve(static_cast<size_t>(end - begin));
+  for (int64_t p = begin; p < end; ++p) {
     scales.push_back(1.0f + beta * std::log(1.0f + std::floor(static_cast<float>(p) / length)));
   }
   return scales;

@@ -11,6 +11,12 @@ namespace {
 
 RopeSpec specWith(const RopeScaling& scaling) { return {.kind = RopeKind::kNeox, .dims = 8, .scaling = scaling}; }
 
+HostRopeTable makeRopeTable(const RopeSpec& spec, int64_t positions) {
+  HostRopeTable table;
+  RopeTableMaker(spec, positions).make(0, positions, table);
+  return table;
+}
+
 // The angle at a position, computed from the table's cos and sin.
 double angleAt(const HostRopeTable& table, int64_t position, int64_t i) {
   const auto at = static_cast<size_t>(position * 4 + i);
@@ -89,14 +95,27 @@ TEST(RopeTableTest, LongRopeChoosesItsFactorsByTheLengthOfTheEngine) {
               1.25);
 }
 
+TEST(RopeTableTest, PiecesAreRowsOfTheWholeTable) {
+  const HostRopeTable whole = makeRopeTable(specWith({}), 10);
+  const RopeTableMaker maker(specWith({}), 10);
+  EXPECT_EQ(maker.pairs(), 4);
+  HostRopeTable piece;
+  for (const auto& [begin, end] : std::vector<std::pair<int64_t, int64_t>>{{0, 7}, {7, 10}}) {
+    maker.make(begin, end, piece);
+    EXPECT_EQ(piece.cos, std::vector(whole.cos.begin() + 4 * begin, whole.cos.begin() + 4 * end));
+    EXPECT_EQ(piece.sin, std::vector(whole.sin.begin() + 4 * begin, whole.sin.begin() + 4 * end));
+  }
+}
+
 TEST(RopeTableTest, QueriesGrowInStepsOfTheLength) {
-  EXPECT_TRUE(makeQueryScales({}, 10).empty());
-  const std::vector<float> scales = makeQueryScales({.beta = 0.5, .length = 4}, 10);
+  EXPECT_TRUE(makeQueryScales({}, 0, 10).empty());
+  const std::vector<float> scales = makeQueryScales({.beta = 0.5, .length = 4}, 0, 10);
   ASSERT_EQ(scales.size(), 10u);
   for (size_t p = 0; p < 10; ++p) {
     const size_t lengths = p / 4;  // whole ones
     EXPECT_FLOAT_EQ(scales[p], static_cast<float>(1 + 0.5 * std::log(1.0 + static_cast<double>(lengths))));
   }
+  EXPECT_EQ(makeQueryScales({.beta = 0.5, .length = 4}, 3, 10), std::vector(scales.begin() + 3, scales.end()));
 }
 
 TEST(RopeTableTest, LayersWithEqualSpecsShareATable) {
