@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,28 +83,26 @@ void removeStagedOnInterrupt() {
   });
 }
 
-StagedDirectory::StagedDirectory(std::filesystem::path target, std::string_view what,
-                                 const std::function<bool(const std::filesystem::path&)>& replaceable)
-    : target_(normalized(target)) {
+std::optional<std::string> firstForeignEntry(
+    const std::filesystem::path& directory, const std::function<bool(const std::filesystem::directory_entry&)>& isOwn) {
+  std::optional<std::string> first;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if ((!first || name < *first) && !isOwn(entry)) first = name;
+  }
+  return first;
+}
+
+StagedDirectory::StagedDirectory(std::filesystem::path target, std::string what, FindForeign find_foreign)
+    : target_(normalized(target)), what_(std::move(what)), find_foreign_(std::move(find_foreign)) {
+  checkReplaceable(target_);
   std::error_code error;
-  const auto status = std::filesystem::symlink_status(target_, error);
-  if (std::filesystem::exists(status)) {
-    if (!std::filesystem::is_directory(status)) {
-      fail(ErrorCode::kInvalidArgument, "{}: exists and is not a directory; choose another output directory",
-           target_.string());
-    }
-    if (!std::filesystem::is_empty(target_, error) && !replaceable(target_)) {
-      fail(ErrorCode::kInvalidArgument,
-           "{}: the directory has files that do not belong to {}; choose another output directory", target_.string(),
-           what);
-    }
-  }
-  std::filesystem::create_directories(target_.parent_path(), error);
-  std::string name = (target_.parent_path() / fmt::format(".{}.XXXXXX", target_.filename().string())).string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    fail(ErrorCode::kExhausted, "{}: cannot create the output directory: {}", target_.string(), std::strerror(errno));
-  }
-  staging_ = name;
+  const std::filesystem::path parent = target_.parent_path();
+  std::filesystem::create_directories(parent, error);
+  removeStale(parent, siblingPrefix("new"), FileLock::tryDirectory);
+  LockedDirectory sibling = makeLockedDirectory(parent, siblingPrefix("new"));
+  staging_ = std::move(sibling.path);
+  lock_ = std::move(sibling.lock);
   const std::lock_guard lock(Staged::all().mutex);
   Staged::all().paths.insert(staging_);
   ::chmod(staging_.c_str(), 0755);
@@ -119,27 +116,72 @@ StagedDirectory::~StagedDirectory() {
   Staged::all().paths.erase(staging_);
 }
 
+std::string StagedDirectory::siblingPrefix(std::string_view kind) const {
+  return fmt::format(".{}.chorus-{}-", target_.filename().string(), kind);
+}
+
+void StagedDirectory::checkReplaceable(const std::filesystem::path& place) const {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(place, error);
+  if (!std::filesystem::exists(status)) return;
+  if (!std::filesystem::is_directory(status)) {
+    fail(ErrorCode::kInvalidArgument, "{}: exists and is not a directory; choose another output directory",
+         target_.string());
+  }
+  if (std::filesystem::is_empty(place, error)) return;
+  if (const auto foreign = find_foreign_(place)) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: the directory has files that do not belong to {}, such as '{}'; choose another output directory",
+         target_.string(), what_, *foreign);
+  }
+}
+
 void StagedDirectory::publish() {
   syncDirectory(staging_);
   const std::lock_guard lock(Staged::all().mutex);
-  auto& staged = Staged::all().paths;
   if (::rename(staging_.c_str(), target_.c_str()) == 0) {
-    staged.erase(staging_);
+    Staged::all().paths.erase(staging_);
     staging_.clear();
-  } else if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-    // The file system has no atomic exchange, so the old directory is renamed first.
-    const std::string aside = staging_.string() + ".old";
-    if (::rename(target_.c_str(), aside.c_str()) != 0 || ::rename(staging_.c_str(), target_.c_str()) != 0) {
-      const int reason = errno;
-      ::rename(aside.c_str(), target_.c_str());
-      fail(ErrorCode::kExhausted, "{}: cannot put the new directory in place: {}", target_.string(),
-           std::strerror(reason));
-    }
-    staged.erase(staging_);
-    staging_ = aside;
-    staged.insert(staging_);
+  } else {
+    replace();
   }
   syncDirectory(target_.parent_path());
+}
+
+// Since the constructor looked at the target, somebody may have written files there. They are looked for once more
+// before the exchange, and after it, when nobody finds the old directory under its name any more.
+void StagedDirectory::replace() {
+  auto& staged = Staged::all().paths;
+  checkReplaceable(target_);
+  if (auto lock = FileLock::tryDirectory(target_)) old_lock_ = std::move(*lock);
+  const auto exchange = [&] {
+    return ::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0;
+  };
+  if (exchange()) {
+    try {
+      checkReplaceable(staging_);
+    } catch (...) {
+      if (!exchange()) {  // the foreign files are in the sibling, which therefore stays
+        staged.erase(staging_);
+        staging_.clear();
+      }
+      throw;
+    }
+    return;
+  }
+  // The file system has no atomic exchange, so the old directory is renamed first. Its name is not that of a stale
+  // sibling, because it is the only result until the new one has its place.
+  const std::filesystem::path aside =
+      target_.parent_path() / (siblingPrefix("old") + staging_.string().substr(staging_.string().size() - 6));
+  if (::rename(target_.c_str(), aside.c_str()) != 0 || ::rename(staging_.c_str(), target_.c_str()) != 0) {
+    const int reason = errno;
+    ::rename(aside.c_str(), target_.c_str());
+    fail(ErrorCode::kExhausted, "{}: cannot put the new directory in place: {}", target_.string(),
+         std::strerror(reason));
+  }
+  staged.erase(staging_);
+  staging_ = aside;
+  staged.insert(staging_);
 }
 
 }  // namespace chorus

@@ -15,28 +15,28 @@ bool isRankFileName(std::string_view name) {
   const auto digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
+
+// A checkpoint has config.json, at least one rankN.safetensors, and nothing else.
+std::optional<std::string> foreignToCheckpoint(const std::filesystem::path& dir) {
+  constexpr const char* kConfig = "config.json";
+  const auto isConfig = [&](const std::filesystem::directory_entry& entry) {
+    return entry.path().filename() == kConfig;
+  };
+  const auto foreign = firstForeignEntry(dir, [&](const std::filesystem::directory_entry& entry) {
+    return isConfig(entry) || isRankFileName(entry.path().filename().string());
+  });
+  if (foreign) return foreign;
+  const auto rank = firstForeignEntry(dir, isConfig);
+  if (!std::filesystem::exists(dir / kConfig)) return rank;
+  return rank ? std::nullopt : std::optional<std::string>(kConfig);
+}
 }  // namespace
 
 std::string rankFileName(int32_t rank) { return fmt::format("rank{}.safetensors", rank); }
 
-bool isCheckpointDirectory(const std::filesystem::path& dir) {
-  bool config = false, ranks = false;
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "config.json") {
-      config = true;
-    } else if (isRankFileName(name)) {
-      ranks = true;
-    } else {
-      return false;
-    }
-  }
-  return config && ranks;
-}
-
 CheckpointWriter::CheckpointWriter(const std::filesystem::path& dir, const ModelConfig& config,
                                    const WeightTable& table)
-    : config_(config), directory_(dir, "a checkpoint", isCheckpointDirectory) {
+    : config_(config), directory_(dir, "a checkpoint", foreignToCheckpoint) {
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) {
     tensors_.push_back(rankTensors(table, config, rank));
     std::vector<SafetensorsWriter::Declaration> declarations;

@@ -13,8 +13,6 @@
 
 namespace chorus {
 
-// True for a directory that contains config.json, at least one rankN.safetensors, and nothing else.
-bool isCheckpointDirectory(const std::filesystem::path& dir);
 // Name of a rank's file, e.g. "rank3.safetensors".
 std::string rankFileName(int32_t rank);
 

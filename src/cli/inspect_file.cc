@@ -71,7 +71,7 @@ void inspectFile(const fs::path& path, Inspection& found) {
            std::equal(magic.begin(), magic.end(), bytes.begin(),
                       [](char c, std::byte b) { return static_cast<std::byte>(c) == b; });
   };
-  if (starts("CHORUSEN")) return inspectEngineFile(file, found);
+  if (starts(kEngineFileMagic)) return inspectEngineFile(file, found);
   if (starts("\x93NUMPY")) return inspectNpy(file, found);
   if (path.extension() == ".engine") return inspectEngineFile(file, found);
   if (path.extension() == ".npy") return inspectNpy(file, found);

@@ -123,17 +123,18 @@ std::vector<float> normalised(const PeftModule& module, const TensorView& base, 
   return magnitude;
 }
 
-// Whether `dir` holds a result of this program, which may be replaced. A directory with the same files but without the
-// mark and with another configuration holds an adapter as it was trained, perhaps the only copy.
-bool isNormalisedAdapter(const fs::path& dir, const Json& config) {
-  const bool only_its_files =
-      std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
-        const std::string name = entry.path().filename().string();
-        return name == kPeftConfigFile || name == kWeightsFile;
-      });
-  if (!only_its_files || !fs::exists(dir / kPeftConfigFile)) return false;
+// An entry of `dir` which is not of a result of this program, that may be replaced. A directory with the same files but
+// without the mark and with another configuration holds an adapter as it was trained, perhaps the only copy.
+std::optional<std::string> foreignToNormalisedAdapter(const fs::path& dir, const Json& config) {
+  const auto foreign = firstForeignEntry(dir, [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name == kPeftConfigFile || name == kWeightsFile;
+  });
+  if (foreign) return foreign;
+  if (!fs::exists(dir / kPeftConfigFile)) return kWeightsFile;
   const Json earlier = readJsonFile(dir / kPeftConfigFile);
-  return earlier == config || (earlier.is_object() && earlier.value(kNormalisedField, Json()) == true);
+  const bool own = earlier == config || (earlier.is_object() && earlier.value(kNormalisedField, Json()) == true);
+  return own ? std::nullopt : std::optional<std::string>(kPeftConfigFile);
 }
 
 void writeWeights(const PeftModules& adapter, const BaseWeights& base, bool transposed, bool with_magnitudes,
@@ -172,7 +173,7 @@ DoraNormalisation normaliseDora(const fs::path& adapter_dir, const fs::path& bas
   if (adapter.uses_dora && strip) adapter.config["use_dora"] = false;
 
   StagedDirectory staged(output_dir, "a normalised adapter",
-                         [&](const fs::path& dir) { return isNormalisedAdapter(dir, adapter.config); });
+                         [&](const fs::path& dir) { return foreignToNormalisedAdapter(dir, adapter.config); });
   writeFileAtomically(staged.path() / kPeftConfigFile, adapter.config.dump(2) + "\n");
   writeWeights(adapter, base, transposed, with_magnitudes, staged.path() / kWeightsFile);
   staged.publish();

@@ -153,8 +153,8 @@ class RowWriter {
   size_t used_ = 0;
 };
 
-bool isLoraTensors(const fs::path& dir) {
-  return std::all_of(fs::directory_iterator(dir), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+std::optional<std::string> foreignToLoraTensors(const fs::path& dir) {
+  return firstForeignEntry(dir, [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
     return name == kLoraConfigFile || name == kLoraWeightsFile;
   });
@@ -173,7 +173,7 @@ LoraConversion convertLora(const fs::path& adapter_path, const fs::path& output_
                                  row.first().hasMagnitude() ? 1 : 0});
   }
 
-  StagedDirectory staged(output_dir, "converted LoRA tensors", isLoraTensors);
+  StagedDirectory staged(output_dir, "converted LoRA tensors", foreignToLoraTensors);
   const int64_t config_shape[] = {1, std::ssize(rows), 4};
   NpyWriter config_file(staged.path() / kLoraConfigFile, DType::kInt32, config_shape);
   config_file.append(std::as_bytes(std::span(config)));

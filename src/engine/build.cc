@@ -14,6 +14,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/staged_directory.h"
 #include "engine/adapter_limits.h"
+#include "engine/engine_directory.h"
 #include "engine/engine_file_writer.h"
 #include "engine/engine_layout.h"
 #include "kernels/linear/linear.h"
@@ -160,14 +161,6 @@ void writeEngineConfig(const std::filesystem::path& dir, const Json& pretrained_
       {"version", CHORUS_VERSION}, {"pretrained_config", pretrained_config}, {"build_config", config.toJson()}};
   writeFileAtomically(dir / "config.json", json.dump(2) + "\n");
 }
-
-bool isEngineDirectory(const std::filesystem::path& dir) {
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    const std::string name = entry.path().filename().string();
-    if (name != "config.json" && entry.path().extension() != ".engine") return false;
-  }
-  return true;
-}
 }  // namespace
 
 void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesystem::path& output_dir,
@@ -180,7 +173,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   const WeightTable table = architecture.weightTable(model);
   checkTargetModules(config, table, architecture.name);
   resolveLimits(config, model);
-  StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
+  StagedDirectory directory(output_dir, "an engine", foreignToEngine);
   const WeightPacker& packer = weightPacker(config.backend);
   ThreadPool pool(workers > 0 ? workers : availableCores());
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
@@ -201,7 +194,7 @@ void linkEngine(const std::filesystem::path& engine_dir, const std::filesystem::
   const Json& pretrained = engine["pretrained_config"];
   const ModelConfig model = ModelConfig::fromJson(pretrained, config_path.string() + ": pretrained_config");
   resolveLimits(config, model);
-  StagedDirectory directory(output_dir, "an engine", isEngineDirectory);
+  StagedDirectory directory(output_dir, "an engine", foreignToEngine);
   // The staging directory is a sibling of output_dir, so that relative links are valid in both.
   const fs::path target = fs::relative(engine_dir, fs::absolute(output_dir));
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {

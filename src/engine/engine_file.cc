@@ -10,7 +10,6 @@
 namespace chorus {
 namespace {
 
-constexpr char kMagic[8] = {'C', 'H', 'O', 'R', 'U', 'S', 'E', 'N'};
 constexpr uint64_t kHeaderBytes = 16;
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr const char* kKindNames[] = {"linear", "table", "vector"};
@@ -90,11 +89,11 @@ uint64_t tensorBytes(const EngineTensor& tensor, const WeightPacker& packer) {
 
 std::vector<EngineTensor> parseEngineFile(std::span<const std::byte> file, std::string_view source,
                                           const WeightPacker& packer) {
-  if (file.size() < kHeaderBytes || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
+  if (file.size() < kHeaderBytes || std::memcmp(file.data(), kEngineFileMagic.data(), kEngineFileMagic.size()) != 0) {
     fail(ErrorCode::kCorrupt, "{}: not an engine rank file", source);
   }
   uint64_t index_bytes;
-  std::memcpy(&index_bytes, file.data() + sizeof kMagic, sizeof index_bytes);
+  std::memcpy(&index_bytes, file.data() + kEngineFileMagic.size(), sizeof index_bytes);
   if (index_bytes > kMaxIndexBytes || index_bytes > file.size() - kHeaderBytes) {
     fail(ErrorCode::kCorrupt, "{}: the index of {} bytes lies outside the file", source, index_bytes);
   }
@@ -137,7 +136,7 @@ std::string engineFileHead(std::span<const EngineTensor> tensors) {
   }
   const std::string index = Json{{"packing_version", kPackingVersion}, {"tensors", std::move(list)}}.dump();
   const uint64_t index_bytes = index.size();
-  std::string head(kMagic, sizeof kMagic);
+  std::string head(kEngineFileMagic);
   head.append(reinterpret_cast<const char*>(&index_bytes), sizeof index_bytes);
   return head + index;
 }

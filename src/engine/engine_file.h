@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -19,6 +20,7 @@
 
 namespace chorus {
 
+inline constexpr std::string_view kEngineFileMagic = "CHORUSEN";
 inline constexpr uint64_t kEngineFileAlignment = 4096;
 
 enum class EngineTensorKind {
