@@ -155,12 +155,6 @@ void packRank(const RankWeights& weights, const ModelConfig& model, int32_t rank
   }
   writer.commit();
 }
-
-void writeEngineConfig(const std::filesystem::path& dir, const Json& pretrained_config, const BuildConfig& config) {
-  const Json json = {
-      {"version", CHORUS_VERSION}, {"pretrained_config", pretrained_config}, {"build_config", config.toJson()}};
-  writeFileAtomically(dir / "config.json", json.dump(2) + "\n");
-}
 }  // namespace
 
 void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesystem::path& output_dir,
@@ -176,11 +170,14 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
   StagedDirectory directory(output_dir, "an engine", foreignToEngine);
   const WeightPacker& packer = weightPacker(config.backend);
   ThreadPool pool(workers > 0 ? workers : availableCores());
+  RankDigests digests;
   for (int32_t rank = 0; rank < model.mapping.worldSize(); ++rank) {
-    packRank(checkpoint.rank(rank, table), model, rank, directory.path() / fmt::format("rank{}.engine", rank), packer,
-             pool);
+    const auto path = directory.path() / fmt::format("rank{}.engine", rank);
+    packRank(checkpoint.rank(rank, table), model, rank, path, packer, pool);
+    const MappedFile file(path);
+    digests.push_back(rankDigest(file.bytes(), parseEngineFile(file.bytes(), path.string(), packer)));
   }
-  writeEngineConfig(directory.path(), model.toJson(), config);
+  writeEngineConfig(directory.path(), model.toJson(), config, digests);
   directory.publish();
 }
 
@@ -201,7 +198,8 @@ void linkEngine(const std::filesystem::path& engine_dir, const std::filesystem::
     const std::string name = fmt::format("rank{}.engine", rank);
     fs::create_symlink(target / name, directory.path() / name);
   }
-  writeEngineConfig(directory.path(), pretrained, config);
+  writeEngineConfig(directory.path(), pretrained, config,
+                    readRankDigests(engine, model.mapping.worldSize(), config_path.string()));
   directory.publish();
 }
 

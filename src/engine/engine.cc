@@ -30,6 +30,7 @@ EngineConfig readEngineConfig(const std::filesystem::path& dir) {
          engine.build.backend, kBuildAgain);
   }
   engine.model = ModelConfig::fromJson(config["pretrained_config"], source + ": pretrained_config");
+  engine.rank_digests = readRankDigests(config, engine.model.mapping.worldSize(), source);
   return engine;
 }
 
@@ -54,11 +55,15 @@ std::shared_ptr<const Engine> Engine::load(const std::filesystem::path& dir, int
   const auto path = dir / fmt::format("rank{}.engine", rank);
   engine->file_ = MappedFile(path);
   const auto bytes = engine->file_.bytes();
-  for (EngineTensor& tensor : parseEngineFile(bytes, path.string(), engine->packer())) {
-    std::string name = tensor.name;
-    engine->entries_.emplace(std::move(name), std::move(tensor));
-  }
+  const std::vector<EngineTensor> tensors = parseEngineFile(bytes, path.string(), engine->packer());
+  for (const EngineTensor& tensor : tensors) engine->entries_.emplace(tensor.name, tensor);
   engine->checkComplete();
+  const RankDigests& digests = config.rank_digests;
+  if (!digests.empty() && digests[static_cast<size_t>(rank)] != rankDigest(bytes, tensors)) {
+    fail(ErrorCode::kCorrupt,
+         "{}: this file and config.json are of different builds; copy the whole engine again, or {}", path.string(),
+         kBuildAgain);
+  }
   engine->file_.willNeed();
   return engine;
 }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/config.h"
 #include "engine/build_config.h"
+#include "engine/engine_directory.h"
 #include "engine/engine_file.h"
 #include "kernels/tensor.h"
 #include "models/architecture.h"
@@ -19,6 +20,7 @@ namespace chorus {
 struct EngineConfig {
   ModelConfig model;
   BuildConfig build;
+  RankDigests rank_digests;
 };
 // Reads only config.json. Throws Error if it is not an engine's or has another packing version or backend.
 EngineConfig readEngineConfig(const std::filesystem::path& dir);
@@ -27,7 +29,7 @@ EngineConfig readEngineConfig(const std::filesystem::path& dir);
 class Engine {
  public:
   // Throws Error if `dir` is not an engine directory or has another packing version or backend, or if the rank file is
-  // damaged or lacks a tensor of the architecture's weight table.
+  // damaged, of another build than config.json, or lacks a tensor of the architecture's weight table.
   static std::shared_ptr<const Engine> load(const std::filesystem::path& dir, int32_t rank = 0);
 
   const ModelConfig& config() const { return config_; }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/sha256.h"
 #include "checkpoint/staged_directory.h"
-#include "engine/engine_file.h"
 
 namespace chorus {
 namespace {
@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
+constexpr const char* kRankDigests = "rank_digests";
 
 bool isRankFile(const fs::directory_entry& entry) {
   constexpr std::string_view kPrefix = "rank", kSuffix = ".engine";
@@ -42,6 +43,38 @@ bool beginsWithMagic(const fs::path& file) {
   return begin == kEngineFileMagic;
 }
 }  // namespace
+
+std::string rankDigest(std::span<const std::byte> file, std::span<const EngineTensor> tensors) {
+  constexpr size_t kBeginning = 4096;
+  Sha256 hash;
+  hash.update(engineFileHead(tensors));
+  for (const EngineTensor& tensor : tensors) {
+    hash.update(file.subspan(tensor.offset, std::min<size_t>(tensor.bytes, kBeginning)));
+  }
+  return hash.hex();
+}
+
+RankDigests readRankDigests(const Json& config, int32_t ranks, std::string_view source) {
+  const auto found = config.find(kRankDigests);
+  if (found == config.end()) return {};
+  RankDigests digests;
+  if (found->is_array()) {
+    for (const Json& digest : *found) digests.push_back(digest.is_string() ? digest.get<std::string>() : "");
+  }
+  if (std::ssize(digests) != ranks) {
+    fail(ErrorCode::kCorrupt, "{}: '{}' must be a list with a digest for each of the {} ranks", source, kRankDigests,
+         ranks);
+  }
+  return digests;
+}
+
+void writeEngineConfig(const fs::path& dir, const Json& pretrained_config, const BuildConfig& config,
+                       const RankDigests& digests) {
+  Json json = {
+      {"version", CHORUS_VERSION}, {"pretrained_config", pretrained_config}, {"build_config", config.toJson()}};
+  if (!digests.empty()) json[kRankDigests] = digests;
+  writeFileAtomically(dir / kConfig, json.dump(2) + "\n");
+}
 
 std::optional<std::string> foreignToEngine(const fs::path& dir) {
   bool is_own = isOwnConfig(dir / kConfig);

@@ -1,13 +1,32 @@
 // The files of an engine directory:
-//   config.json     {"version", "pretrained_config", "build_config"}
+//   config.json     {"version", "pretrained_config", "build_config", "rank_digests"}
 //   rankN.engine    one for each rank (engine/engine_file.h)
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/build_config.h"
+#include "engine/engine_file.h"
 
 namespace chorus {
+
+// Digests of an engine's rank files, by rank. They tie the files to config.json: a directory with files of different
+// builds, such as one that was copied in part, has shapes that fit and answers with wrong numbers.
+using RankDigests = std::vector<std::string>;
+
+// The digest of a file: of its index and of the beginning of every tensor, so that it costs little for any size.
+std::string rankDigest(std::span<const std::byte> file, std::span<const EngineTensor> tensors);
+// The digests in config.json; empty in one of a program that wrote none. Throws Error(kCorrupt) unless there is one for
+// each rank.
+RankDigests readRankDigests(const Json& config, int32_t ranks, std::string_view source);
+
+void writeEngineConfig(const std::filesystem::path& dir, const Json& pretrained_config, const BuildConfig& config,
+                       const RankDigests& digests);
 
 // Finds an entry of the directory that is not of an engine (StagedDirectory::FindForeign): anything but config.json and
 // rankN.engine, or one of these if none of them shows that `chorus build` wrote it. TensorRT-LLM's engines have the
