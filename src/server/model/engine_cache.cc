@@ -1,7 +1,6 @@
 #include "server/model/engine_cache.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -30,34 +30,15 @@ constexpr std::string_view kBuilding = "building-";
 constexpr size_t kKeyDigits = 32;
 constexpr size_t kEntriesPerSource = 2;
 
-// Holds an exclusive flock for its lifetime.
-class EntryLock {
- public:
-  static std::optional<EntryLock> tryAcquire(const fs::path& file) {
-    EntryLock lock(file);
-    if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) return std::nullopt;
-    return lock;
+FileLock lockEntry(const fs::path& file) {
+  bool told = false;
+  while (true) {
+    if (auto lock = FileLock::tryFile(file)) return std::move(*lock);
+    if (!told) log::info("another process is preparing this model; waiting for it");
+    told = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  static EntryLock acquire(const fs::path& file) {
-    bool told = false;
-    while (true) {
-      if (auto lock = tryAcquire(file)) return std::move(*lock);
-      if (!told) log::info("another process is preparing this model; waiting for it");
-      told = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-  }
-  EntryLock(EntryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~EntryLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  explicit EntryLock(const fs::path& file) : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    if (fd_ < 0) fail(ErrorCode::kExhausted, "{}: cannot lock: {}", file.string(), std::strerror(errno));
-  }
-  int fd_;
-};
+}
 
 void syncPath(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -109,14 +90,14 @@ EngineCache::EngineCache(fs::path root)
 
 EngineCache::~EngineCache() { digests_.save(); }
 
-std::string EngineCache::keyFor(const fs::path& model, std::span<const fs::path> files, const std::string& weights) {
+std::string EngineCache::keyFor(const EngineSource& source) {
   Sha256 hash;
-  for (const auto& name : files) {
-    const fs::path file = fs::is_directory(model) ? model / name : model;
+  for (const auto& name : source.files()) {
+    const fs::path file = fs::is_directory(source.model) ? source.model / name : source.model;
     if (!fs::is_regular_file(file)) fail(ErrorCode::kNotFound, "{}: the model's file is missing", file.string());
     hash.update(fmt::format("{} {} {}\n", name.string(), fs::file_size(file), digests_.of(file)));
   }
-  hash.update(fmt::format("weights {}\npacking {}\n", weights, kPackingVersion));
+  hash.update(fmt::format("weights {}\npacking {}\n", source.weights, kPackingVersion));
   digests_.save();
   return hash.hex().substr(0, kKeyDigits);
 }
@@ -137,14 +118,18 @@ bool EngineCache::isIntact(const fs::path& entry) {
   }
 }
 
-fs::path EngineCache::ensure(const std::string& key, const fs::path& source, const Builder& build) {
-  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+fs::path EngineCache::ensure(const std::string& key, const EngineSource& source, const Builder& build) {
+  const FileLock lock = lockEntry(root_ / (key + ".lock"));
   const fs::path entry = root_ / key;
   if (!isIntact(entry)) {
     fs::remove_all(entry);
-    removeStale(key);
+    // A running builder holds the lock of its entry; this one holds its own.
+    removeStale(root_, kBuilding, [&](const fs::path& staging) {
+      const std::string other = staging.filename().string().substr(kBuilding.size(), key.size());
+      return other == key ? std::optional(FileLock()) : FileLock::tryFile(root_ / (other + ".lock"));
+    });
     buildEntry(key, source, build);
-    prune(key, source);
+    prune(key, source.model);
   }
   std::error_code ignored;
   fs::last_write_time(entry, fs::file_time_type::clock::now(), ignored);
@@ -157,7 +142,7 @@ fs::path EngineCache::withLimits(const std::string& key, const BuildConfig& limi
   hash.update(limits.toJson().dump());
   const fs::path entry = root_ / key;
   const fs::path directory = entry / ("limits-" + hash.hex().substr(0, kKeyDigits));
-  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+  const FileLock lock = lockEntry(root_ / (key + ".lock"));
   if (!fs::exists(directory)) linkEngine(entry / "engine", directory, limits);
   return directory;
 }
@@ -178,24 +163,28 @@ bool EngineCache::mayHold(const fs::path& source) const {
 }
 
 void EngineCache::discard(const std::string& key) {
-  const EntryLock lock = EntryLock::acquire(root_ / (key + ".lock"));
+  const FileLock lock = lockEntry(root_ / (key + ".lock"));
   removeQuietly(root_ / key);
 }
 
-void EngineCache::buildEntry(const std::string& key, const fs::path& source, const Builder& build) {
+void EngineCache::buildEntry(const std::string& key, const EngineSource& source, const Builder& build) {
   const fs::path staging = root_ / fmt::format("{}{}-{}", kBuilding, key, ::getpid());
   const fs::path work = staging / "work";
   try {
     removeQuietly(staging);
     fs::create_directories(work);
     build(work, staging / "engine");
+    if (keyFor(source) != key) {
+      fail(ErrorCode::kConflict, "{}: the model changed while it was prepared; start again when it is complete",
+           source.model.string());
+    }
     removeQuietly(work);
     Json files = Json::object();
     for (const auto& file : regularFiles(staging)) {
       syncPath(file);
       files[fs::relative(file, staging).string()] = digests_.of(file);
     }
-    const Json manifest{{"source", fs::absolute(source).lexically_normal().string()}, {"files", files}};
+    const Json manifest{{"source", fs::absolute(source.model).lexically_normal().string()}, {"files", files}};
     writeFileAtomically(staging / "manifest.json", manifest.dump(1) + "\n");
     syncPath(staging / "engine");
     syncPath(staging);
@@ -212,25 +201,9 @@ void EngineCache::buildEntry(const std::string& key, const fs::path& source, con
   }
 }
 
-// Removes what builders that no longer run have left behind. A running builder holds the entry's lock.
-void EngineCache::removeStale(const std::string& own_key) {
-  std::vector<fs::path> candidates;
-  for (const auto& entry : fs::directory_iterator(root_)) {
-    if (entry.path().filename().string().starts_with(kBuilding)) candidates.push_back(entry.path());
-  }
-  for (const auto& path : candidates) {
-    const std::string key = path.filename().string().substr(kBuilding.size(), own_key.size());
-    if (key == own_key) {
-      removeQuietly(path);
-    } else if (const auto lock = EntryLock::tryAcquire(root_ / (key + ".lock"))) {
-      removeQuietly(path);
-    }
-  }
-}
-
 // Removes older entries of the same model. An entry may be in use: its server keeps the files mapped.
-void EngineCache::prune(const std::string& key, const fs::path& source) {
-  const std::string name = fs::absolute(source).lexically_normal().string();
+void EngineCache::prune(const std::string& key, const fs::path& model) {
+  const std::string name = fs::absolute(model).lexically_normal().string();
   std::vector<std::pair<fs::file_time_type, fs::path>> others;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root_, ignored)) {
@@ -246,7 +219,7 @@ void EngineCache::prune(const std::string& key, const fs::path& source) {
   std::sort(others.rbegin(), others.rend());
   for (size_t i = kEntriesPerSource - 1; i < others.size(); ++i) {
     const fs::path& path = others[i].second;
-    if (const auto lock = EntryLock::tryAcquire(root_ / (path.filename().string() + ".lock"))) {
+    if (const auto lock = FileLock::tryFile(root_ / (path.filename().string() + ".lock"))) {
       log::info("removing an older engine of this model from the cache: {}", path.filename().string());
       removeQuietly(path);
     }

@@ -9,13 +9,20 @@
 
 #include <filesystem>
 #include <functional>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "engine/build_config.h"
 #include "server/model/file_digests.h"
 
 namespace chorus::server {
+
+// What an engine is built from.
+struct EngineSource {
+  std::filesystem::path model;
+  std::function<std::vector<std::filesystem::path>()> files;  // those that the model has now (SourceReader::files)
+  std::string weights;                                        // their dtype and quantisation, in words
+};
 
 class EngineCache {
  public:
@@ -31,16 +38,15 @@ class EngineCache {
   // Whether the cache has an engine that was built from this model, possibly from other weights.
   bool mayHold(const std::filesystem::path& source) const;
 
-  // Returns a hash of everything that the packed weights depend on: the content of the model's files
-  // (SourceReader::files), the parameter `weights` (dtype and quantisation, in words), and the packing version. Throws
-  // Error if a file is missing.
-  std::string keyFor(const std::filesystem::path& model, std::span<const std::filesystem::path> files,
-                     const std::string& weights);
+  // Returns a hash of everything that the packed weights depend on: the content of the source's files, its words for
+  // the weights, and the packing version. Throws Error if a file is missing.
+  std::string keyFor(const EngineSource& source);
 
   // Returns the entry's engine directory. Builds the entry first if it is missing or damaged; waits while another
-  // process builds it. A failed build leaves no files; if the disk was full, the Error says what to do. source: the
-  // model's path, recorded so that older entries of the same model can be removed. The two last used ones stay.
-  std::filesystem::path ensure(const std::string& key, const std::filesystem::path& source, const Builder& build);
+  // process builds it. A failed build leaves no files; if the disk was full, the Error says what to do. key: the
+  // source's (keyFor). Throws Error if the source has another key after the build, because then nobody knows what was
+  // built. The two last used entries of a model stay.
+  std::filesystem::path ensure(const std::string& key, const EngineSource& source, const Builder& build);
 
   // Returns a directory with the entry's engine under these limits, whatever limits it was built with. The entry must
   // exist (ensure).
@@ -51,9 +57,8 @@ class EngineCache {
 
  private:
   bool isIntact(const std::filesystem::path& entry);
-  void buildEntry(const std::string& key, const std::filesystem::path& source, const Builder& build);
-  void removeStale(const std::string& own_key);
-  void prune(const std::string& key, const std::filesystem::path& source);
+  void buildEntry(const std::string& key, const EngineSource& source, const Builder& build);
+  void prune(const std::string& key, const std::filesystem::path& model);
 
   std::filesystem::path root_;
   FileDigests digests_;

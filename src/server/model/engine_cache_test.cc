@@ -44,8 +44,14 @@ class EngineCacheTest : public ::testing::Test {
       write(engine / "rank0.engine", "packed");
     };
   }
-  std::string key(const std::string& dtype = "auto") {
-    return EngineCache(cache).keyFor(model, huggingFaceReader().files(model), dtype);
+  EngineSource source(const std::string& dtype = "auto") {
+    return {model, [this] { return huggingFaceReader().files(model); }, dtype};
+  }
+  std::string key(const std::string& dtype = "auto") { return EngineCache(cache).keyFor(source(dtype)); }
+  // Builds or finds the engine, and returns its key.
+  std::string ensure(const std::string& dtype) {
+    EngineCache(cache).ensure(key(dtype), source(dtype), builder());
+    return key(dtype);
   }
   // Names in the cache's root, without locks and digests.json.
   std::vector<std::string> entries() {
@@ -107,9 +113,9 @@ TEST_F(EngineCacheTest, MissingModel) {
 
 TEST_F(EngineCacheTest, BuiltOnceThenReused) {
   const std::string k = key();
-  const fs::path engine = EngineCache(cache).ensure(k, model, builder());
+  const fs::path engine = EngineCache(cache).ensure(k, source(), builder());
   EXPECT_EQ(readFile(engine / "rank0.engine", 100), "packed");
-  EXPECT_EQ(EngineCache(cache).ensure(k, model, builder()), engine);
+  EXPECT_EQ(EngineCache(cache).ensure(k, source(), builder()), engine);
   EXPECT_EQ(builds, 1);
   EXPECT_EQ(entries(), std::vector<std::string>{k});
   EXPECT_FALSE(fs::exists(engine.parent_path() / "work"));
@@ -117,13 +123,13 @@ TEST_F(EngineCacheTest, BuiltOnceThenReused) {
 
 TEST_F(EngineCacheTest, DamageIsNoticedAndRebuilt) {
   const std::string k = key();
-  const fs::path engine = EngineCache(cache).ensure(k, model, builder());
+  const fs::path engine = EngineCache(cache).ensure(k, source(), builder());
   write(engine / "rank0.engine", "pAcked");
-  EXPECT_EQ(readFile(EngineCache(cache).ensure(k, model, builder()) / "rank0.engine", 100), "packed");
+  EXPECT_EQ(readFile(EngineCache(cache).ensure(k, source(), builder()) / "rank0.engine", 100), "packed");
   fs::remove(engine / "rank0.engine");
-  EXPECT_TRUE(fs::exists(EngineCache(cache).ensure(k, model, builder()) / "rank0.engine"));
+  EXPECT_TRUE(fs::exists(EngineCache(cache).ensure(k, source(), builder()) / "rank0.engine"));
   write(engine.parent_path() / "manifest.json", "{");
-  EngineCache(cache).ensure(k, model, builder());
+  EngineCache(cache).ensure(k, source(), builder());
   EXPECT_EQ(builds, 4);
   EngineCache(cache).discard(k);
   EXPECT_TRUE(entries().empty());
@@ -135,8 +141,8 @@ TEST_F(EngineCacheTest, TwoAtOnceBuildOnce) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     builder()(work, engine);
   };
-  std::thread other([&] { EngineCache(cache).ensure(k, model, slow); });
-  EngineCache(cache).ensure(k, model, slow);
+  std::thread other([&] { EngineCache(cache).ensure(k, source(), slow); });
+  EngineCache(cache).ensure(k, source(), slow);
   other.join();
   EXPECT_EQ(builds, 1);
 }
@@ -147,14 +153,38 @@ TEST_F(EngineCacheTest, FailureLeavesNothingAndOldStateIntact) {
     write(work / "partial", "x");
     fail(ErrorCode::kUnsupported, "config.json: an unknown architecture");
   };
-  EngineCache(cache).ensure("0123", model, builder());
+  const std::string other = ensure("float32");
   try {
-    EngineCache(cache).ensure(k, model, refuses);
+    EngineCache(cache).ensure(k, source(), refuses);
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "config.json: an unknown architecture");
   }
-  EXPECT_EQ(entries(), std::vector<std::string>{"0123"});
+  EXPECT_EQ(entries(), std::vector<std::string>{other});
+}
+
+TEST_F(EngineCacheTest, AModelThatChangesWhileItIsBuiltIsRefused) {
+  const std::string k = key();
+  const auto changes = [&](const fs::path& file) {
+    try {
+      EngineCache(cache).ensure(k, source(), [&](const fs::path& work, const fs::path& engine) {
+        builder()(work, engine);
+        write(model / file, "other");
+      });
+      return std::string();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  const std::string refusal =
+      model.string() + ": the model changed while it was prepared; start again when it is complete";
+  EXPECT_EQ(changes("model.safetensors"), refusal);
+  EXPECT_TRUE(entries().empty());
+  write(model / "model.safetensors", "weights");
+  EXPECT_EQ(changes("model-2.safetensors"), refusal) << "a new file";
+  fs::remove(model / "model-2.safetensors");
+  EngineCache(cache).ensure(k, source(), builder());
+  EXPECT_EQ(entries(), std::vector<std::string>{k});
 }
 
 TEST_F(EngineCacheTest, FullDiskIsOneClearLine) {
@@ -173,7 +203,7 @@ TEST_F(EngineCacheTest, FullDiskIsOneClearLine) {
   setrlimit(RLIMIT_FSIZE, &tight);
   std::string message;
   try {
-    EngineCache(cache).ensure(k, model, large);
+    EngineCache(cache).ensure(k, source(), large);
   } catch (const Error& e) {
     message = e.what();
     EXPECT_EQ(e.code(), ErrorCode::kExhausted);
@@ -183,7 +213,7 @@ TEST_F(EngineCacheTest, FullDiskIsOneClearLine) {
   EXPECT_NE(message.find("free space there or choose another --cache_dir"), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_TRUE(entries().empty());
-  EngineCache(cache).ensure(k, model, builder());
+  EngineCache(cache).ensure(k, source(), builder());
   EXPECT_EQ(entries(), std::vector<std::string>{k});
 }
 
@@ -192,17 +222,23 @@ TEST_F(EngineCacheTest, LeftoversOfTheDeadAreRemoved) {
   const std::string dead(32, 'd');
   fs::create_directories(cache / ("building-" + dead + "-1"));
   fs::create_directories(cache / ("building-" + k + "-1"));
-  EngineCache(cache).ensure(k, model, builder());
+  EngineCache(cache).ensure(k, source(), builder());
   EXPECT_EQ(entries(), std::vector<std::string>{k});
 }
 
 TEST_F(EngineCacheTest, TwoLatestOfAModelStay) {
-  for (const char* k : {"a", "b", "c"}) {
-    EngineCache(cache).ensure(k, model, builder());
+  std::vector<std::string> keys;
+  for (const char* dtype : {"float32", "float16", "bfloat16"}) {
+    keys.push_back(ensure(dtype));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  EngineCache(cache).ensure("other", root / "another", builder());
-  EXPECT_EQ(entries(), (std::vector<std::string>{"b", "c", "other"}));
+  fs::copy(model, root / "another");
+  model = root / "another";
+  write(model / "config.json", "{ }");
+  keys.push_back(ensure("auto"));
+  keys.erase(keys.begin());
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(entries(), keys);
 }
 
 }  // namespace

@@ -145,9 +145,10 @@ ServedEngine locateEngine(const ServeOptions& options) {
     disk_bytes = preparationBytes(source.table, source.config);
   }
   if (!cache->mayHold(model)) checkDiskSpace(cache->root(), disk_bytes);
-  const std::string key = cache->keyFor(model, reader.files(model), weights);
+  const EngineSource packed = {model, [=, &reader] { return reader.files(model); }, weights};
+  const std::string key = cache->keyFor(packed);
   const auto ensure = [=] {
-    cache->ensure(key, model, [&](const fs::path& work, const fs::path& engine) {
+    cache->ensure(key, packed, [&](const fs::path& work, const fs::path& engine) {
       checkDiskSpace(cache->root(), disk_bytes);
       const auto begin = std::chrono::steady_clock::now();
       log::info("preparing {} for its first start", model.string());
