@@ -273,6 +273,7 @@ void Admission::admit(Node node) noexcept {
     if (request.refusal) throw Error(*request.refusal);
     for (const auto& sequence : request.sequences()) {
       if (request.hasAdapters()) {
+        claim_shares_.arrived(request.client_id, Clock::now());
         sequence->adapter =
             request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
         claims_changed_ = true;
@@ -322,6 +323,13 @@ void Admission::claimAdapters() {
   claims_changed_ = false;
   adapters_.beginClaims();
   ++claim_rounds_;
+  clients_share_adapters_ = claim_shares_.shared(Clock::now());
+  if (clients_share_adapters_) {
+    claim_shares_.clear();
+    for (const auto& [_, request] : requests_.all()) {
+      for (const auto& sequence : request->sequences()) countClaims(*sequence);
+    }
+  }
   size_t seen = 0;
   beginTurns();
   Sequence* next = nextTurn();
@@ -349,8 +357,16 @@ void Admission::claimOf(Sequence& first) {
     }
   };
   forEachSibling([&](Sequence& sequence) { claiming_.push_back(&sequence.adapter); });
-  adapters_.claim(claiming_, first.times_bypassed, options_.scheduler.max_bypasses);
-  forEachSibling([&](Sequence& sequence) { checkTokens(sequence); });
+  const ClientClaims* const own = clients_share_adapters_ ? &claim_shares_.of(FairQueue::clientOf(first)) : nullptr;
+  adapters_.claim(claiming_, first.times_bypassed, options_.scheduler.max_bypasses, own);
+  forEachSibling([&](Sequence& sequence) {
+    if (clients_share_adapters_) countClaims(sequence);
+    checkTokens(sequence);
+  });
+}
+
+void Admission::countClaims(const Sequence& sequence) {
+  if (sequence.adapter.claimed) claim_shares_.add(FairQueue::clientOf(sequence), sequence.adapter);
 }
 
 // Checks tokens outside the model's vocabulary against the adapter's vocabulary, once it is loaded. Throws Error.

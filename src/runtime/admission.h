@@ -15,6 +15,7 @@
 
 #include "runtime/adapter_cache/adapter_holds.h"
 #include "runtime/adapter_cache/adapter_store.h"
+#include "runtime/adapter_cache/claim_shares.h"
 #include "runtime/core_options.h"
 #include "runtime/fair_queue.h"
 #include "runtime/queue_shares.h"
@@ -118,6 +119,7 @@ class Admission {
   void answer(AskedStates& asked) const noexcept;
   void admit(Node node) noexcept;
   void claimOf(Sequence& first);
+  void countClaims(const Sequence& sequence);
   void checkTokens(const Sequence& sequence) const;
   void enqueue(Sequence& sequence);
   void leaveShares(const Request& request, int32_t sequences) noexcept;
@@ -144,6 +146,8 @@ class Admission {
   bool claims_cut_ = false;                                      // more than kLookahead sequences wait
   uint64_t claim_rounds_ = 0;
   std::vector<AdapterLease*> claiming_;
+  ClaimShares claim_shares_;
+  bool clients_share_adapters_ = false;  // in this round of claims
   AdapterHolds holds_;
   AdapterStore adapters_;  // last, because its workers call wake()
 };

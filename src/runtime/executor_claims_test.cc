@@ -56,6 +56,37 @@ TEST_F(ExecutorClaimsTest, ALongQueueThatIsCancelledIsOnlyAWait) {
   resultOf(running);
 }
 
+TEST_F(ExecutorClaimsTest, AClientLeavesRoomForOthers) {
+  setAdapterRoom(8);
+  options.reject_when_full = true;
+  std::vector<executor::IdType> ids;
+  const auto of_client = [](uint64_t client, int32_t max_tokens, uint64_t task_id) {
+    Request r = withAdapter({2}, max_tokens, task_id);
+    r.setClientId(client);
+    return r;
+  };
+  int running_red = 0;
+  before_step = [&](int, const StepInput& input) {
+    if (input.adapters.empty() || input.adapters[0].adapter != fakeParts("red-3")->id) return;
+    ++running_red;
+    if (running_red == 3) ids.push_back(enqueue(of_client(1, 2, 2)));
+    if (running_red == 6) ids.push_back(enqueue(of_client(2, 2, 3)));
+  };
+  start();
+  uint64_t id = 0;
+  for (const char* name : {"red-3", "blue-3", "green-3", "grey-1"}) core->registerAdapter(++id, fakeSource(name));
+  answer(of_client(2, 1, 4));
+  const auto red = answer(of_client(1, 30, 1));
+  EXPECT_EQ(red, expectedTokens({2}, 30, kVocab, "red-3"));
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_EQ(resultOf(ids[1]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "green-3"));
+  EXPECT_EQ(resultOf(ids[0]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "blue-3")) << "once red-3 has ended";
+  Request both = request({2}, 2);
+  both.setClientId(1);
+  both.setLoraComposition({{1, 1.0f}, {2, 1.0f}});
+  EXPECT_EQ(errorOf(enqueue(both)), "PEFT Cache is full. Could not store taskId=1") << "more than half of the cache";
+}
+
 // A directory may have new content when it is loaded again; all sequences of a request must still use the same content.
 TEST_F(ExecutorClaimsTest, SequencesOfARequestRunWithOneContent) {
   Gate gate;

@@ -56,7 +56,7 @@ class AdapterLevel {
 
   bool resident(AdapterKey key) const;
   bool contains(AdapterKey key) const { return entries_.contains(key); }
-  // Precondition of sizeOf() and usersOf(): the key has an entry.
+  // Precondition of sizeOf(), usersOf() and isPinned(): the key has an entry.
   AdapterSize sizeOf(AdapterKey key) const;
   int32_t usersOf(AdapterKey key) const { return entries_.at(key).users; }
   // Calls visit(key, size, users, loading) for every entry, in the order of the keys.
@@ -65,6 +65,9 @@ class AdapterLevel {
     for (const auto& [key, entry] : entries_) visit(key, entry.size, entry.users, entry.loading);
   }
   AdapterSize used() const { return used_; }
+  // Total size of the pinned entries.
+  AdapterSize pinnedSize() const { return used_ - evictable_; }
+  bool isPinned(AdapterKey key) const { return entries_.at(key).completed == 0; }
   const AdapterSize& capacity() const { return capacity_; }
   size_t entries() const { return entries_.size(); }
   size_t pinned() const { return entries_.size() - completed_.size(); }
