@@ -13,7 +13,11 @@ namespace {
 
 constexpr int64_t kMaxExtent = INT32_MAX;
 constexpr int32_t kMaxLayers = 4096;
-constexpr int32_t kMaxRanks = 1024;
+constexpr int32_t kMaxRanks = 1024;  // of each kind of parallelism
+constexpr int32_t kMaxWorldSize = 4096;
+constexpr size_t kMaxExcludedModules = 1024;
+constexpr size_t kMaxPatternBytes = 256;
+constexpr size_t kMaxConfigBytes = size_t{4} << 20;
 
 constexpr std::pair<std::string_view, PositionEmbedding> kPositionEmbeddings[] = {
     {"learned_absolute", PositionEmbedding::kLearnedAbsolute}, {"rope_gptj", PositionEmbedding::kRopeGptj},
@@ -169,6 +173,21 @@ std::vector<T> listOf(const Json& object, const char* key, std::string_view sour
   }
 }
 
+// Patterns of modules, which are compared with the names of all tensors.
+std::vector<std::string> excludedModules(const Json& object, std::string_view source) {
+  auto patterns = listOf<std::string>(object, "exclude_modules", source);
+  if (patterns.size() > kMaxExcludedModules) {
+    fail(ErrorCode::kInvalidArgument, "{}: exclude_modules has {} patterns; the limit is {}", source, patterns.size(),
+         kMaxExcludedModules);
+  }
+  for (const std::string& pattern : patterns) {
+    if (pattern.size() <= kMaxPatternBytes) continue;
+    fail(ErrorCode::kInvalidArgument, "{}: exclude_modules has a pattern of {} bytes; the limit is {}", source,
+         pattern.size(), kMaxPatternBytes);
+  }
+  return patterns;
+}
+
 QuantConfig readQuantization(const Json& json, std::string_view config_source) {
   QuantConfig quant;
   if (!has(json, "quantization")) return quant;
@@ -195,7 +214,7 @@ QuantConfig readQuantization(const Json& json, std::string_view config_source) {
   quant.use_meta_recipe = jsonGetOr(object, "use_meta_recipe", quant.use_meta_recipe, source);
   quant.has_zero_point = jsonGetOr(object, "has_zero_point", quant.has_zero_point, source);
   quant.pre_quant_scale = jsonGetOr(object, "pre_quant_scale", quant.pre_quant_scale, source);
-  if (has(object, "exclude_modules")) quant.exclude_modules = listOf<std::string>(object, "exclude_modules", source);
+  if (has(object, "exclude_modules")) quant.exclude_modules = excludedModules(object, source);
   return quant;
 }
 
@@ -224,6 +243,10 @@ void checkDivides(std::string_view source, const char* field, int64_t value, con
   }
 }
 }  // namespace
+
+Json readModelConfigFile(const std::filesystem::path& path) {
+  return readJsonFile(path, {.max_bytes = kMaxConfigBytes});
+}
 
 int64_t optionalSize(const Json& json, const char* key, std::string_view source) {
   if (!has(json, key)) return 0;
@@ -323,6 +346,7 @@ void ModelConfig::finalize(std::string_view source) {
   const int32_t tp = mapping.tp_size;
   checkSize(source, "mapping.tp_size", tp, kMaxRanks);
   checkSize(source, "mapping.pp_size", mapping.pp_size, std::min(num_hidden_layers, kMaxRanks));
+  checkSize(source, "mapping.world_size", mapping.worldSize(), kMaxWorldSize);
   checkDivides(source, "num_attention_heads", num_attention_heads, "tp_size", tp);
   if (num_key_value_heads % tp != 0 && tp % num_key_value_heads != 0) {
     fail(ErrorCode::kInvalidArgument, "{}: num_key_value_heads {} and tp_size {}: one must be a multiple of the other",

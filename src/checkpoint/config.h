@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -92,6 +93,9 @@ struct ModelConfig {
   // and by the mapping. Throws Error(kInvalidArgument) that names source and field.
   void finalize(std::string_view source);
 };
+
+// The config.json of a model, a checkpoint or an engine, of at most 4 MiB. Throws Error as readJsonFile does.
+Json readModelConfigFile(const std::filesystem::path& path);
 
 // The size (at least 1) under an optional key; 0 when the key is missing or null. Throws Error(kInvalidArgument),
 // naming source and key, for any other value, including 0.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/testing/error_of.h"
 
 namespace chorus {
@@ -118,6 +119,30 @@ TEST(ModelConfigTest, ASizeOfZeroIsAnError) {
     EXPECT_THAT(refusal(key, 0), HasSubstr(std::string(key) + " is 0; it must be from 1 to"));
     EXPECT_EQ(refusal(key, nullptr), "");
   }
+}
+
+TEST(ModelConfigTest, RanksAndPatternsHaveLimits) {
+  Json json = minimal();
+  json.update({{"hidden_size", 256}, {"num_attention_heads", 256}, {"num_hidden_layers", 17}});
+  json["mapping"] = {{"tp_size", 256}, {"pp_size", 16}};
+  EXPECT_EQ(refusal(json), "");
+  json["mapping"]["pp_size"] = 17;
+  EXPECT_EQ(refusal(json), "c: mapping.world_size is 4352; it must be from 1 to 4096");
+  const auto excluded = [](size_t count, size_t bytes) {
+    return refusal("quantization", {{"exclude_modules", std::vector<std::string>(count, std::string(bytes, '*'))}});
+  };
+  EXPECT_EQ(excluded(1024, 256), "");
+  EXPECT_EQ(excluded(1025, 1), "c: quantization: exclude_modules has 1025 patterns; the limit is 1024");
+  EXPECT_EQ(excluded(1, 257), "c: quantization: exclude_modules has a pattern of 257 bytes; the limit is 256");
+}
+
+TEST(ModelConfigTest, FilesHaveALimit) {
+  const std::filesystem::path path = testing::TempDir() + "config_limit.json";
+  writeFileAtomically(path, "{}");
+  EXPECT_EQ(readModelConfigFile(path), Json::object());
+  std::filesystem::resize_file(path, (size_t{4} << 20) + 1);
+  EXPECT_THAT(errorOf([&] { readModelConfigFile(path); }), HasSubstr("4194304"));
+  std::filesystem::remove(path);
 }
 
 TEST(StageLayersTest, FirstStagesHoldTheRemainder) {

@@ -66,7 +66,7 @@ std::vector<std::string> adapterModulesOf(const BuildArgs& args) {
 
 // Logs one line: what was built, where, and each rank's size.
 void logResult(const std::filesystem::path& dir) {
-  const Json json = readJsonFile(dir / "config.json");
+  const Json json = readModelConfigFile(dir / "config.json");
   const ModelConfig config = ModelConfig::fromJson(json.at("pretrained_config"), dir.string());
   std::vector<std::string> files;
   uintmax_t bytes = 0;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/config.h"
 #include "cli/evaluation/article_file.h"
 #include "cli/evaluation/embedded_files.h"
 #include "cli/evaluation/numpy_random.h"
@@ -47,7 +48,7 @@ Articles loadArticles(const SummarizeArgs& args, const EvaluationTask& task) {
 bool takesChats(const SummarizeArgs& args) {
   const auto kind_in = [](const fs::path& path, const char* object, const char* key) {
     if (!fs::is_regular_file(path)) return std::string();
-    const Json config = readJsonFile(path);
+    const Json config = readModelConfigFile(path);
     const Json& owner = object != nullptr && config.contains(object) ? config.at(object) : config;
     const auto found = owner.is_object() ? owner.find(key) : owner.end();
     return owner.is_object() && found != owner.end() && found->is_string() ? found->get<std::string>() : std::string();

@@ -184,7 +184,7 @@ void buildEngine(const std::filesystem::path& checkpoint_dir, const std::filesys
 void linkEngine(const std::filesystem::path& engine_dir, const std::filesystem::path& output_dir, BuildConfig config) {
   namespace fs = std::filesystem;
   const fs::path config_path = engine_dir / "config.json";
-  const Json engine = readJsonFile(config_path);
+  const Json engine = readModelConfigFile(config_path);
   if (!engine.is_object() || !engine.contains("pretrained_config")) {
     fail(ErrorCode::kCorrupt, "{}: not an engine's config.json", config_path.string());
   }

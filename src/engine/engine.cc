@@ -12,7 +12,7 @@ constexpr const char* kBuildAgain = "run `chorus build` again";
 
 EngineConfig readEngineConfig(const std::filesystem::path& dir) {
   const auto config_path = dir / "config.json";
-  const Json config = readJsonFile(config_path);
+  const Json config = readModelConfigFile(config_path);
   const std::string source = config_path.string();
   if (!config.contains("pretrained_config") || !config.contains("build_config")) {
     fail(ErrorCode::kInvalidArgument, "{}: not an engine's config.json (no pretrained_config and build_config); {}",

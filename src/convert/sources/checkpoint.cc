@@ -36,7 +36,7 @@ bool isCheckpoint(const fs::path& path) {
 
 ModelConfig checkpointConfig(const fs::path& dir) {
   const auto path = dir / "config.json";
-  return ModelConfig::fromJson(readJsonFile(path), path.string());
+  return ModelConfig::fromJson(readModelConfigFile(path), path.string());
 }
 
 void checkCheckpoint(const fs::path& dir) {

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "base/json.h"
+#include "checkpoint/config.h"
 
 namespace chorus {
 
@@ -10,7 +10,7 @@ bool configHas(const std::filesystem::path& dir, const char* key) {
   try {
     const auto path = dir / "config.json";
     if (!std::filesystem::is_regular_file(path)) return false;
-    const Json config = readJsonFile(path);
+    const Json config = readModelConfigFile(path);
     return config.is_object() && config.contains(key);
   } catch (const std::exception&) {
     return false;

@@ -123,7 +123,7 @@ SourceReader huggingFaceReader() {
 
 void checkHuggingFaceConfig(const fs::path& model_dir) {
   const auto config_path = model_dir / "config.json";
-  const Json json = readJsonFile(config_path);
+  const Json json = readModelConfigFile(config_path);
   findArchitecture(classNameOf(json, config_path.string()));
 }
 
@@ -139,7 +139,7 @@ bool hasHuggingFaceWeights(const fs::path& dir) {
 std::pair<ModelConfig, WeightTable> huggingFaceTable(const fs::path& model_dir) {
   const auto config_path = model_dir / "config.json";
   const std::string source = config_path.string();
-  const Json json = readJsonFile(config_path);
+  const Json json = readModelConfigFile(config_path);
   const Architecture& architecture = findArchitecture(classNameOf(json, source));
   ModelConfig config = architecture.configFromHuggingFace(json, source);
   config.finalize(source);
@@ -173,7 +173,7 @@ void untieOtherHead(const Architecture& architecture, SourceModel& model, std::s
 SourceModel modelWithHuggingFaceNames(const fs::path& model_dir, SourceTensors tensors, const ConvertOptions& options) {
   const auto config_path = model_dir / "config.json";
   const std::string source = config_path.string();
-  const Json json = readJsonFile(config_path);
+  const Json json = readModelConfigFile(config_path);
   const Architecture& architecture = findArchitecture(classNameOf(json, source));
   SourceModel model = {.tensors = std::move(tensors),
                        .config = architecture.configFromHuggingFace(json, source),
