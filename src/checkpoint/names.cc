@@ -6,8 +6,6 @@
 
 namespace chorus {
 namespace {
-constexpr size_t kListedNames = 8;
-
 // The field name that TensorRT-LLM gives to a module's scales.
 std::string_view scaleField(bool grouped) { return grouped ? "weights_scaling_factor" : "per_channel_scale"; }
 }  // namespace
@@ -41,13 +39,15 @@ bool matchesAny(std::span<const std::string> patterns, const std::string& name) 
   });
 }
 
-std::string listSome(std::span<const std::string> names) {
+std::string listSome(std::span<const std::string> names) { return listSome(names, names.size()); }
+
+std::string listSome(std::span<const std::string> names, size_t count) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kListedNames); ++i) {
     if (i > 0) text += ", ";
     text += names[i];
   }
-  if (names.size() > kListedNames) text += " and " + std::to_string(names.size() - kListedNames) + " more";
+  if (count > kListedNames) text += " and " + std::to_string(count - kListedNames) + " more";
   return text;
 }
 

@@ -2,6 +2,7 @@
 // scales, and lists of names in error lines and ignore rules.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,7 +33,11 @@ std::optional<ScaledWeight> weightOfScales(std::string_view scales);
 
 // True when one of the fnmatch patterns matches the name.
 bool matchesAny(std::span<const std::string> patterns, const std::string& name);
+// How many names listSome lists.
+inline constexpr size_t kListedNames = 8;
 // The first few names, comma-separated, followed by the number of the others.
 std::string listSome(std::span<const std::string> names);
+// The same for `count` names of which only the first ones are given, at least as many as it lists.
+std::string listSome(std::span<const std::string> names, size_t count);
 
 }  // namespace chorus

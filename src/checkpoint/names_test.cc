@@ -25,5 +25,12 @@ TEST(NamesTest, AModuleIsATensorsNameWithoutItsLastPart) {
   EXPECT_EQ(moduleOf(kHeadTensor), "lm_head");
 }
 
+TEST(NamesTest, ListsHaveTheNumberOfTheOtherNames) {
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  EXPECT_EQ(listSome(std::span(names).first(2)), "a, b");
+  EXPECT_EQ(listSome(names), "a, b, c, d, e, f, g, h and 2 more");
+  EXPECT_EQ(listSome(std::span(names).first(8), 201'326'592), "a, b, c, d, e, f, g, h and 201326584 more");
+}
+
 }  // namespace
 }  // namespace chorus

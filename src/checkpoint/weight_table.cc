@@ -1,5 +1,7 @@
 #include "checkpoint/weight_table.h"
 
+#include <charconv>
+
 #include "base/error.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantisation.h"
@@ -17,11 +19,39 @@ std::string replaced(std::string_view pattern, std::string_view placeholder, int
   return std::string(pattern.substr(0, at)) + std::to_string(number) +
          std::string(pattern.substr(at + placeholder.size()));
 }
+
+// Removes the id at the beginning of a name, written as std::to_string writes it; nullopt if there is none.
+std::optional<int64_t> takeId(std::string_view& name) {
+  uint32_t id = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  const auto digits = static_cast<size_t>(end - name.data());
+  if (error != std::errc() || (digits > 1 && name.front() == '0')) return std::nullopt;
+  name.remove_prefix(digits);
+  return id;
+}
 }  // namespace
 
 std::string layerName(std::string_view pattern, int32_t layer) { return replaced(pattern, kLayer, layer); }
 std::string expertName(std::string_view pattern, int64_t expert) { return replaced(pattern, kExpert, expert); }
 bool namesExpert(std::string_view pattern) { return pattern.find(kExpert) != std::string_view::npos; }
+
+std::optional<NameIds> idsIn(std::string_view pattern, std::string_view name) {
+  NameIds ids;
+  while (!pattern.empty()) {
+    const bool is_layer = pattern.starts_with(kLayer);
+    if (is_layer || pattern.starts_with(kExpert)) {
+      const auto id = takeId(name);
+      if (!id) return std::nullopt;
+      (is_layer ? ids.layer : ids.expert) = *id;
+      pattern.remove_prefix((is_layer ? kLayer : kExpert).size());
+    } else {
+      if (name.empty() || name.front() != pattern.front()) return std::nullopt;
+      pattern.remove_prefix(1);
+      name.remove_prefix(1);
+    }
+  }
+  return name.empty() ? std::optional(ids) : std::nullopt;
+}
 
 const WeightRow* findRow(const WeightTable& table, const WeightSlot& slot) {
   const auto row = std::find_if(table.begin(), table.end(), [&](const WeightRow& r) { return r.slot == slot; });

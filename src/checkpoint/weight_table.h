@@ -174,5 +174,12 @@ std::string layerName(std::string_view pattern, int32_t layer);
 std::string expertName(std::string_view pattern, int64_t expert);
 // Whether the name has "{expert}".
 bool namesExpert(std::string_view pattern);
+// The ids with which layerName and expertName make a name of the pattern; an id without a placeholder is 0. nullopt if
+// no ids make it.
+struct NameIds {
+  int64_t layer = 0;
+  int64_t expert = 0;
+};
+std::optional<NameIds> idsIn(std::string_view pattern, std::string_view name);
 
 }  // namespace chorus

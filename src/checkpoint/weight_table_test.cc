@@ -43,6 +43,20 @@ TEST(WeightTableTest, NamesHaveTheLayerInTheirMiddle) {
   EXPECT_EQ(layerName("a.b", 12), "a.b");
 }
 
+TEST(WeightTableTest, IdsOfANameAreThoseThatMakeIt) {
+  const auto ids = [](std::string_view pattern, std::string_view name) -> std::vector<int64_t> {
+    const auto found = idsIn(pattern, name);
+    return found ? std::vector<int64_t>{found->layer, found->expert} : std::vector<int64_t>();
+  };
+  EXPECT_THAT(ids("a.{layer}.e.{expert}", "a.12.e.3"), ElementsAre(12, 3));
+  EXPECT_THAT(ids("a.{layer}.b", "a.0.b"), ElementsAre(0, 0));
+  EXPECT_THAT(ids("a.b", "a.b"), ElementsAre(0, 0));
+  for (const char* other : {"", "a", "a.", "a.1", "a.1.", "a.1.c", "a.1.bb", "b.1.b", "a..b", "a.-1.b", "a.+1.b",
+                            "a.01.b", "a.x.b", "a.1x.b", "a.4294967296.b", "a.{layer}.b"}) {
+    EXPECT_THAT(ids("a.{layer}.b", other), ElementsAre()) << other;
+  }
+}
+
 TEST(WeightTableTest, RowsAreFoundByTheirSlot) {
   const WeightTable table = {{.name = "fc", .slot = slotOf(LinearId::kFc)},
                              {.name = "gate", .slot = slotOf(LinearId::kFc, 6)},

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kExpertsSource = "config.json";
 constexpr int32_t kMaxExperts = 1 << 14;
+constexpr int64_t kMaxExpertsOfAllLayers = 1 << 20;
 constexpr const char* kMoe = "moe";
 constexpr const char* kSize = "moe_intermediate_size";
 constexpr const char* kSharedSize = "moe_shared_expert_intermediate_size";
@@ -41,15 +42,17 @@ std::vector<bool> layersWithExperts(const Json& json, int32_t num_layers, std::s
 }
 
 void checkCounts(const ExpertsConfig& experts, std::string_view source) {
-  if (experts.experts >= 1 && experts.experts <= kMaxExperts && experts.top_k >= 1 &&
-      experts.top_k <= experts.experts) {
-    return;
+  if (experts.experts < 1 || experts.experts > kMaxExperts || experts.top_k < 1 || experts.top_k > experts.experts) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: {} experts, of which a token takes {}: there must be from 1 to {} experts, and a token must take at "
+         "least 1 and at most all",
+         source, experts.experts, experts.top_k, kMaxExperts);
   }
-  fail(
-      ErrorCode::kInvalidArgument,
-      "{}: {} experts, of which a token takes {}: there must be from 1 to {} experts, and a token must take at least 1 "
-      "and at most all",
-      source, experts.experts, experts.top_k, kMaxExperts);
+  const auto layers = std::ranges::count(experts.layers, true);
+  if (layers * experts.experts > kMaxExpertsOfAllLayers) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} layers of {} experts: there must be at most {} experts in all layers",
+         source, layers, experts.experts, kMaxExpertsOfAllLayers);
+  }
 }
 
 // A size from 0 to 2^31 - 1; `otherwise` without the field.
@@ -193,6 +196,7 @@ ExpertsConfig expertsConfig(const ModelConfig& config) {
   experts.experts = field("num_experts", "moe_num_experts", 0);
   experts.top_k = field("top_k", "moe_top_k", 0);
   const int32_t mode = field("normalization_mode", "moe_normalization_mode", kRenormalize);
+  experts.layers = layersWithExperts(fields, config.num_hidden_layers, kExpertsSource);
   checkCounts(experts, fmt::format("{}: moe", kExpertsSource));
   if (mode != kNone && mode != kRenormalize) {
     fail(ErrorCode::kUnsupported, "{}: moe.normalization_mode {} is not supported; 0 (NONE) and 1 (RENORMALIZE) are",
@@ -202,7 +206,6 @@ ExpertsConfig expertsConfig(const ModelConfig& config) {
   experts.size = sizeField(fields, kSize, 0, kExpertsSource);
   if (experts.size == 0) experts.size = config.intermediate_size;
   experts.shared_size = sizeField(fields, kSharedSize, 0, kExpertsSource);
-  experts.layers = layersWithExperts(fields, config.num_hidden_layers, kExpertsSource);
   return experts;
 }
 

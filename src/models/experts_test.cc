@@ -107,6 +107,18 @@ TEST(ExpertsConfigTest, RefusesWhatItDoesNotCompute) {
   EXPECT_THAT(errorOf([&] { architectureOf(dense, "c"); }), HasSubstr("moe.num_experts 8 is not supported by Llama"));
 }
 
+TEST(ExpertsConfigTest, AllLayersTogetherHaveALimitOfExperts) {
+  const auto refusal = [](int32_t layers, int32_t experts, const Json& dense = Json::array()) {
+    ModelConfig config = kQwen3Moe.read({{"num_hidden_layers", layers}, {"mlp_only_layers", dense}});
+    config.extra["moe"]["num_experts"] = experts;
+    return errorOf([&] { expertsConfig(config); });
+  };
+  EXPECT_EQ(refusal(64, 1 << 14), "");
+  EXPECT_EQ(refusal(65, 1 << 14),
+            "config.json: moe: 65 layers of 16384 experts: there must be at most 1048576 experts in all layers");
+  EXPECT_EQ(refusal(65, 1 << 14, {3}), "") << "dense layers do not count";
+}
+
 TEST(ExpertsTableTest, SomeLayersMayBeDense) {
   const ModelConfig config =
       kQwen3Moe.read({{"num_hidden_layers", 6}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {3, 77}}});

@@ -143,9 +143,10 @@ class CheckpointReader {
          where(), files_.optimizer_tensor_ranks);
   }
 
-  const WeightTable& table() {
-    if (table_.empty()) std::tie(config_, table_) = huggingFaceTable(files_.config.parent_path());
-    return table_;
+  // The names of the model's tensors. Reads the config.
+  SourceNames sourceNames() {
+    std::tie(config_, table_) = huggingFaceTable(files_.config.parent_path());
+    return {table_, config_.num_hidden_layers, SourceFormat::kHuggingFace};
   }
 
   void readTensorParallel() {
@@ -157,11 +158,12 @@ class CheckpointReader {
       }
       for (const auto& [name, tensor] : states.module) shards[plainName(name)].push_back(&tensor);
     }
-    for (const ExpectedTensor& expected : expectedTensors(table(), config_)) {
-      const auto found = shards.find(expected.name);
-      if (found == shards.end()) continue;
-      checkShards(found->second.size(), ranks.size(), expected.name);
-      add(expected.name, joinShards(found->second, expected, where()), files_.directory);
+    const SourceNames names = sourceNames();
+    for (const auto& [name, parts] : shards) {
+      const auto expected = expectedTensor(names, name);
+      if (!expected) continue;
+      checkShards(parts.size(), ranks.size(), name);
+      add(name, joinShards(parts, *expected, where()), files_.directory);
     }
     // Tensors that the table does not have; they are checked later.
     for (const auto& [name, parts] : shards) add(name, *parts[0], files_.directory);
@@ -194,8 +196,8 @@ class CheckpointReader {
       }
       for (const auto& [name, parts] : layer) checkShards(parts.size(), width, name);
     }
-    table();
-    readPipeline(layers, expectedTensors(table_, config_), sharesEmbedding(config_), where(), adder(files_.directory));
+    const SourceNames names = sourceNames();
+    readPipeline(layers, names, sharesEmbedding(config_), where(), adder(files_.directory));
   }
 
   // Reads the file of a layer, which is the layer's state dict itself.

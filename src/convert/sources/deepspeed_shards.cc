@@ -16,36 +16,43 @@ bool endsWithName(std::string_view name, std::string_view end) {
   return name.size() == end.size() || name[name.size() - end.size() - 1] == '.';
 }
 
-// Returns the common prefix of the names of a decoder layer's tensors, up to and including the layer's id.
-std::string layerPrefix(std::span<const ExpectedTensor> expected, int32_t layer) {
-  std::optional<std::string> common;
-  for (const ExpectedTensor& tensor : expected) {
-    if (tensor.stage != Stage::kEveryLayer || tensor.layer != layer) continue;
-    if (!common) {
-      common = tensor.name;
-      continue;
-    }
-    const auto differ = std::ranges::mismatch(*common, tensor.name).in1;
-    common->erase(differ, common->end());
-  }
-  if (!common) return "";
-  return common->substr(0, common->find("." + std::to_string(layer) + ".") + std::to_string(layer).size() + 2);
+// The beginning of the names of a decoder layer's tensors, up to and including the layer's id; empty if there are none.
+std::string layerPrefix(const SourceNames& names, int32_t layer) {
+  std::string prefix;
+  names.forEachOfLayer(layer, [&](const SourceNames::Tensor& tensor, const std::string&) {
+    const std::string& pattern = tensor.source->name;
+    prefix = layerName(pattern.substr(0, pattern.find('.', pattern.find("{layer}")) + 1), layer);
+    return false;
+  });
+  return prefix;
+}
+
+ExpectedTensor expectedOf(const SourceNames::Tensor& tensor, const std::string& name) {
+  return {.name = name, .shape = sourceShape(*tensor.row, *tensor.source), .fused = tensor.source->in_source.total > 0};
 }
 
 class PipelineReader {
  public:
-  PipelineReader(std::span<const ExpectedTensor> expected, bool tied, std::string_view where,
+  PipelineReader(const SourceNames& names, bool tied, std::string_view where,
                  const std::function<void(const std::string&, SourceTensor)>& add)
-      : expected_(expected), tied_(tied), where_(where), add_(add), used_(expected.size()) {}
+      : names_(names), first_layer_(layerPrefix(names, 0)), tied_(tied), where_(where), add_(add) {
+    for (const Stage stage : {Stage::kFirst, Stage::kLast}) {
+      names.forEachOfStage(stage, [&](const SourceNames::Tensor& tensor, const std::string& name) {
+        if (tensor.is_new) outside_.push_back({expectedOf(tensor, name), stage});
+        return true;
+      });
+    }
+  }
 
   void read(const std::map<int32_t, PipelineLayer>& layers) {
-    int32_t last = -1;  // of the pipeline's layers that are decoder layers
+    std::map<int32_t, std::string> prefixes;  // of the pipeline's layers that are decoder layers
     for (const auto& [id, layer] : layers) {
-      if (prefixIfDecoder(layer)) last = id;
+      if (auto prefix = prefixIfDecoder(layer)) prefixes.emplace(id, std::move(*prefix));
     }
+    const int32_t last = prefixes.empty() ? -1 : prefixes.rbegin()->first;
     for (const auto& [id, layer] : layers) {
-      if (const auto prefix = prefixIfDecoder(layer)) {
-        readDecoder(id, layer, *prefix);
+      if (const auto prefix = prefixes.find(id); prefix != prefixes.end()) {
+        readDecoder(layer, prefix->second);
       } else {
         readOther(id, layer, id < last ? Stage::kFirst : Stage::kLast);
       }
@@ -53,55 +60,66 @@ class PipelineReader {
   }
 
  private:
+  // A tensor outside the decoder layers.
+  struct Outside {
+    ExpectedTensor tensor;
+    Stage stage;
+    bool used = false;
+  };
+
   [[noreturn]] void unused(int32_t id, const std::string& name, const std::vector<const TensorView*>& shards) const {
     fail(ErrorCode::kCorrupt,
          "{}: tensor '{}' of shape {} in layer {} of the pipeline is none that the model has there", where_, name,
          shapeText(shards[0]->shape), id);
   }
 
-  // The prefix of the names in the layer if it is the decoder layer `next_`.
+  // The prefix of the names in the layer if it has all tensors of a decoder layer. They are those of the first one,
+  // until one is missing.
   std::optional<std::string> prefixIfDecoder(const PipelineLayer& layer) const {
-    const std::string model_prefix = layerPrefix(expected_, 0);
+    std::set<std::string_view> found;
+    for (const auto& [name, shards] : layer) found.insert(name);
     std::optional<std::string> prefix;
-    for (const ExpectedTensor& tensor : expected_) {
-      if (tensor.stage != Stage::kEveryLayer || tensor.layer != 0) continue;
-      const std::string_view end = std::string_view(tensor.name).substr(model_prefix.size());
-      const auto found = std::ranges::find_if(layer, [&](const auto& item) { return endsWithName(item.first, end); });
-      if (found == layer.end()) return std::nullopt;
-      const std::string before = found->first.substr(0, found->first.size() - end.size());
-      if (prefix && *prefix != before) return std::nullopt;
-      prefix = before;
-    }
-    return prefix;
+    bool has_all = true;
+    names_.forEachOfLayer(0, [&](const SourceNames::Tensor&, const std::string& name) {
+      has_all = name.starts_with(first_layer_);
+      if (!has_all) return false;
+      const std::string_view end = std::string_view(name).substr(first_layer_.size());
+      if (prefix) {
+        has_all = found.contains(std::string(*prefix).append(end));
+      } else {
+        const auto first = std::ranges::find_if(found, [&](std::string_view item) { return endsWithName(item, end); });
+        has_all = first != found.end();
+        if (has_all) prefix = first->substr(0, first->size() - end.size());
+      }
+      return has_all;
+    });
+    return has_all ? prefix : std::nullopt;
   }
 
-  void readDecoder(int32_t id, const PipelineLayer& layer, const std::string& prefix) {
-    const std::string model_prefix = layerPrefix(expected_, next_);
+  void readDecoder(const PipelineLayer& layer, const std::string& prefix) {
+    const std::string model_prefix = layerPrefix(names_, next_);
     for (const auto& [name, shards] : layer) {
       const std::string whole = model_prefix + (name.starts_with(prefix) ? name.substr(prefix.size()) : name);
-      const auto found =
-          std::ranges::find_if(expected_, [&](const ExpectedTensor& tensor) { return tensor.name == whole; });
-      if (found == expected_.end()) {
+      if (const auto expected = expectedTensor(names_, whole)) {
+        add_(whole, joinShards(shards, *expected, where_));
+      } else {
         // A buffer, or a layer beyond those of the config: whoever checks the model's tensors names it.
         add_(whole, SourceTensor(*shards[0]));
-        continue;
       }
-      use(static_cast<size_t>(found - expected_.begin()), shards);
     }
-    static_cast<void>(id);
     ++next_;
   }
 
   void readOther(int32_t id, const PipelineLayer& layer, Stage stage) {
     for (const auto& [name, shards] : layer) {
-      std::optional<size_t> match;
-      for (size_t i = 0; i < expected_.size() && !match; ++i) {
-        const ExpectedTensor& tensor = expected_[i];
-        const bool named = endsWithName(tensor.name, name) || endsWithName(name, tensor.name);
-        if (tensor.stage == stage && !used_[i] && named && fits(shards, tensor)) match = i;
-      }
-      if (match) {
-        use(*match, shards);
+      const auto match = std::ranges::find_if(outside_, [&](const Outside& item) {
+        const std::string& expected = item.tensor.name;
+        const bool named = endsWithName(expected, name) || endsWithName(name, expected);
+        return item.stage == stage && !item.used && named && fits(shards, item.tensor);
+      });
+      if (match != outside_.end()) {
+        match->used = true;
+        add_(match->tensor.name, joinShards(shards, match->tensor, where_));
       } else if (!isSecondEmbedding(stage, shards)) {
         unused(id, name, shards);
       }
@@ -118,45 +136,22 @@ class PipelineReader {
   }
 
   bool isSecondEmbedding(Stage stage, const std::vector<const TensorView*>& shards) const {
-    return tied_ && stage == Stage::kLast && !expected_.empty() && fits(shards, expected_.front());
+    return tied_ && stage == Stage::kLast && !outside_.empty() && fits(shards, outside_.front().tensor);
   }
 
-  void use(size_t index, const std::vector<const TensorView*>& shards) {
-    used_[index] = true;
-    add_(expected_[index].name, joinShards(shards, expected_[index], where_));
-  }
-
-  std::span<const ExpectedTensor> expected_;
+  const SourceNames& names_;
+  std::string first_layer_;  // layerPrefix()
   bool tied_;
   std::string_view where_;
   const std::function<void(const std::string&, SourceTensor)>& add_;
-  std::vector<bool> used_;
-  int32_t next_ = 0;  // decoder layer
+  std::vector<Outside> outside_;  // in the order of the table, those of the first stage first
+  int32_t next_ = 0;              // decoder layer
 };
 }  // namespace
 
-std::vector<ExpectedTensor> expectedTensors(const WeightTable& table, const ModelConfig& config) {
-  std::vector<ExpectedTensor> result;
-  std::set<std::string> seen;
-  for (const WeightRow& row : table) {
-    const int32_t layers = row.stage == Stage::kEveryLayer ? config.num_hidden_layers : 1;
-    for (int32_t layer = 0; layer < layers; ++layer) {
-      if (!row.isInLayer(layer)) continue;
-      for (const WeightSource* source : sourcesOf(row, SourceFormat::kHuggingFace)) {
-        const std::string name = layerName(source->name, layer);
-        const int64_t names = namesExpert(name) ? row.experts : 1;
-        for (int64_t expert = 0; expert < names; ++expert) {
-          ExpectedTensor tensor = {.name = expertName(name, expert),
-                                   .shape = sourceShape(row, *source),
-                                   .stage = row.stage,
-                                   .layer = layer,
-                                   .fused = source->in_source.total > 0};
-          if (seen.insert(tensor.name).second) result.push_back(std::move(tensor));
-        }
-      }
-    }
-  }
-  return result;
+std::optional<ExpectedTensor> expectedTensor(const SourceNames& names, const std::string& name) {
+  const auto tensor = names.find(name);
+  return tensor ? std::optional(expectedOf(*tensor, name)) : std::nullopt;
 }
 
 SourceTensor joinShards(std::span<const TensorView* const> shards, const ExpectedTensor& expected,
@@ -194,9 +189,9 @@ SourceTensor joinShards(std::span<const TensorView* const> shards, const Expecte
   return joined;
 }
 
-void readPipeline(const std::map<int32_t, PipelineLayer>& layers, std::span<const ExpectedTensor> expected, bool tied,
+void readPipeline(const std::map<int32_t, PipelineLayer>& layers, const SourceNames& names, bool tied,
                   std::string_view where, const std::function<void(const std::string&, SourceTensor)>& add) {
-  PipelineReader(expected, tied, where, add).read(layers);
+  PipelineReader(names, tied, where, add).read(layers);
 }
 
 }  // namespace chorus

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/config.h"
-#include "checkpoint/weight_table.h"
+#include "checkpoint/source_names.h"
 #include "formats/deepspeed_states.h"
 #include "formats/source_tensor.h"
 
@@ -20,12 +20,10 @@ namespace chorus {
 struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  Stage stage = Stage::kEveryLayer;
-  int32_t layer = 0;
   bool fused = false;  // several linears are parts of it, so that tensor-parallel ranks may have parts of each
 };
-// The tensors of the table with Hugging Face's names, in its order.
-std::vector<ExpectedTensor> expectedTensors(const WeightTable& table, const ModelConfig& config);
+// The model's tensor of this name; nullopt if it has none.
+std::optional<ExpectedTensor> expectedTensor(const SourceNames& names, const std::string& name);
 
 // Joins one tensor of all tensor-parallel ranks: the first one if every rank has it whole, else along the one dimension
 // in which the shapes differ from the expected one. shards: by rank. Throws Error(kCorrupt) if they do not fit
@@ -40,9 +38,10 @@ using PipelineLayer = std::vector<std::pair<std::string, std::vector<const Tenso
 //   - A layer is the model's next decoder layer if it has all names of one, alone or behind a common prefix.
 //   - Tensors of the layers before them are the model's tensors of its first stage, and those behind them of its last
 //     one, in the order of the weight table, found by the end of the name and by the shape.
-// tied: a second table of token embeddings behind the layers is left out, because the model's output head is the first
-// one. Throws Error(kCorrupt) that names the layer and the tensor if a tensor is of no use.
-void readPipeline(const std::map<int32_t, PipelineLayer>& layers, std::span<const ExpectedTensor> expected, bool tied,
+// names: of the model's tensors. tied: a second table of token embeddings behind the layers is left out, because the
+// model's output head is the first one. Throws Error(kCorrupt) that names the layer and the tensor if a tensor is of no
+// use.
+void readPipeline(const std::map<int32_t, PipelineLayer>& layers, const SourceNames& names, bool tied,
                   std::string_view where, const std::function<void(const std::string&, SourceTensor)>& add);
 
 }  // namespace chorus

@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <list>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/json.h"
 #include "convert/sources/deepspeed_files.h"
+#include "convert/sources/deepspeed_shards.h"
 #include "convert/sources/deepspeed_zero.h"
 #include "convert/testing/source_fixture.h"
 #include "formats/safetensors.h"
@@ -214,7 +217,7 @@ TEST_F(DeepSpeedTest, TensorParallelRanksAreJoined) {
   write(last, moduleFile(fewer));
   EXPECT_THAT(refusalOf(root), AllOf(HasSubstr("model.norm.weight"), HasSubstr("1 of 2")));
   write(last, moduleFile(tensorsOf("llama")));
-  EXPECT_THAT(refusalOf(root), AllOf(HasSubstr("q_proj"), HasSubstr("tensor-parallel parts")));
+  EXPECT_THAT(refusalOf(root), AllOf(HasSubstr("down_proj"), HasSubstr("tensor-parallel parts")));
   fs::rename(last, root / kTag / "mp_rank_02_model_states.pt");
   EXPECT_THAT(refusalOf(root), HasSubstr("of rank 1 is missing"));
 }
@@ -243,6 +246,43 @@ TEST_F(DeepSpeedTest, PipelinesMayNameTheirLayersOtherwise) {
   write(root / kTag / "layer_10-model_states.pt",
         torchFile([&](TestZip& zip) { return pickledTensors({{"other", {{3}, {1, 2, 3}}}}, zip); }));
   EXPECT_THAT(refusalOf(root), AllOf(HasSubstr("'other'"), HasSubstr("layer 10")));
+}
+
+// The config names 2^26 experts, of which the pipeline has four.
+TEST(DeepSpeedPipeline, ExpertsThatNoLayerHasAreNotListed) {
+  const WeightTable table = {
+      {.shape = {2}, .stage = Stage::kFirst, .sources = {{.name = "embed", .rows = 2}}},
+      {.shape = {2}, .sources = {{.name = "m.{layer}.{expert}.w", .rows = 2}}, .experts = 1 << 14}};
+  const SourceNames names(table, 4096, SourceFormat::kHuggingFace);
+  const std::vector<float> values = {1, 2};
+  const TensorView view = {DType::kFloat32, {2}, std::as_bytes(std::span(values))};
+  PipelineLayer layer;
+  for (const char* name : {"0.w", "1.w", "2.w", "3.w"}) layer.emplace_back(name, std::vector{&view});
+  EXPECT_THAT(errorOf([&] {
+                readPipeline({{0, {{"embed", {&view}}}}, {1, layer}}, names, false, "w",
+                             [](const std::string&, const SourceTensor&) {});
+              }),
+              HasSubstr("tensor 'embed'"));
+  EXPECT_THAT(expectedTensor(names, "m.4095.16383.w")->shape, ElementsAre(2));
+  EXPECT_FALSE(expectedTensor(names, "m.4096.0.w"));
+}
+
+TEST(DeepSpeedPipeline, LayersWithManyExpertsAreFoundInLinearTime) {
+  constexpr int64_t kExperts = 1 << 14;
+  const WeightTable table = {
+      {.shape = {2}, .sources = {{.name = "m.{layer}.{expert}.w", .rows = 2}}, .experts = kExperts}};
+  const SourceNames names(table, 2, SourceFormat::kHuggingFace);
+  const std::vector<float> values = {1, 2};
+  const TensorView view = {DType::kFloat32, {2}, std::as_bytes(std::span(values))};
+  PipelineLayer layer;
+  for (int64_t i = kExperts; i-- > 0;) layer.emplace_back(fmt::format("b.{}.w", i), std::vector{&view});
+  std::set<std::string> added;
+  const std::clock_t begin = std::clock();
+  readPipeline({{3, layer}, {5, layer}}, names, false, "w",
+               [&](const std::string& name, const SourceTensor&) { added.insert(name); });
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC);
+  EXPECT_EQ(added.size(), 2 * kExperts);
+  EXPECT_TRUE(added.contains("m.0.0.w") && added.contains("m.1.16383.w"));
 }
 
 TEST(DeepSpeedFileNames, AreParsed) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "checkpoint/names.h"
 #include "checkpoint/quantisation.h"
+#include "checkpoint/source_names.h"
 #include "convert/tensor_copy.h"
 #include "models/architecture.h"
 
@@ -16,14 +17,20 @@ namespace chorus {
 
 bool haveEqualValues(const SourceTensor& a, const SourceTensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const size_t row_bytes = static_cast<size_t>(a.cols()) * dtypeSize(a.dtype());
-  const auto rows = static_cast<int64_t>((size_t{1} << 20) / std::max<size_t>(row_bytes, 1) + 1);
-  std::vector<std::byte> from_a(static_cast<size_t>(rows) * row_bytes), from_b(from_a.size());
+  if (a.rows() == 0) return true;  // its columns may be as many as a file says
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  const size_t size = dtypeSize(a.dtype());
+  const int64_t cols = std::min(a.cols(), static_cast<int64_t>(kMaxBytes / size));
+  const int64_t rows = std::min(a.rows(), std::max<int64_t>(static_cast<int64_t>(kMaxBytes / size) / cols, 1));
+  std::vector<std::byte> from_a(static_cast<size_t>(rows * cols) * size), from_b(from_a.size());
   for (int64_t row = 0; row < a.rows(); row += rows) {
-    const Rectangle part = {row, 0, std::min(rows, a.rows() - row), a.cols()};
-    a.read(part, from_a.data());
-    b.read(part, from_b.data());
-    if (std::memcmp(from_a.data(), from_b.data(), static_cast<size_t>(part.rows) * row_bytes) != 0) return false;
+    for (int64_t col = 0; col < a.cols(); col += cols) {
+      const Rectangle part = {row, col, std::min(rows, a.rows() - row), std::min(cols, a.cols() - col)};
+      a.read(part, from_a.data());
+      b.read(part, from_b.data());
+      const size_t bytes = static_cast<size_t>(part.rows * part.cols) * size;
+      if (std::memcmp(from_a.data(), from_b.data(), bytes) != 0) return false;
+    }
   }
   return true;
 }
@@ -47,16 +54,15 @@ void applyOptions(const ConvertOptions& options, ModelConfig& config, std::strin
 void checkSources(const SourceModel& model, std::span<const std::string> ignored, std::string_view where,
                   std::string_view config_name) {
   const SourceTensors& tensors = model.tensors;
-  std::set<std::string> expected;
-  std::vector<std::string> missing, unexpected;
-  const auto check = [&](const WeightRow& row, const WeightSource& source, const std::string& name) {
-    expected.insert(name);
+  const SourceNames names(model.table, model.config.num_hidden_layers, model.format);
+  std::vector<std::string> missing;  // the listed ones: a config can ask for far more tensors than there are
+  names.forEach([&](const SourceNames::Tensor& expected, const std::string& name) {
     const SourceTensor* tensor = tensors.find(name);
     if (tensor == nullptr) {
-      missing.push_back(name);
-      return;
+      if (expected.is_new) missing.push_back(name);
+      return missing.size() < kListedNames;
     }
-    const std::vector<int64_t> shape = sourceShape(row, source);
+    const std::vector<int64_t> shape = sourceShape(*expected.row, *expected.source);
     if (tensor->shape() != shape) {
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' has shape {}, {} asks for {}", tensors.fileOf(name), name,
            shapeText(tensor->shape()), config_name, shapeText(shape));
@@ -65,23 +71,20 @@ void checkSources(const SourceModel& model, std::span<const std::string> ignored
       fail(ErrorCode::kUnsupported, "{}: tensor '{}' is {}; only unquantised weights are converted",
            tensors.fileOf(name), name, dtypeName(tensor->dtype()));
     }
-  };
-  for (const WeightRow& row : model.table) {
-    const int32_t layers = row.stage == Stage::kEveryLayer ? model.config.num_hidden_layers : 1;
-    for (int32_t layer = 0; layer < layers; ++layer) {
-      if (!row.isInLayer(layer)) continue;
-      for (const WeightSource* source : sourcesOf(row, model.format)) {
-        const std::string name = layerName(source->name, layer);
-        const int64_t names = namesExpert(name) ? row.experts : 1;
-        for (int64_t expert = 0; expert < names; ++expert) check(row, *source, expertName(name, expert));
-      }
+    return true;
+  });
+  std::vector<std::string> unexpected;
+  int64_t found = 0;
+  for (std::string& name : tensors.names()) {
+    if (names.find(name)) {
+      ++found;
+    } else if (!matchesAny(ignored, name)) {
+      unexpected.push_back(std::move(name));
     }
   }
   if (!missing.empty()) {
-    fail(ErrorCode::kCorrupt, "{}: Required but not provided tensors: {}", where, listSome(missing));
-  }
-  for (const std::string& name : tensors.names()) {
-    if (!expected.contains(name) && !matchesAny(ignored, name)) unexpected.push_back(name);
+    const auto count = static_cast<size_t>(names.count() - found);
+    fail(ErrorCode::kCorrupt, "{}: Required but not provided tensors: {}", where, listSome(missing, count));
   }
   if (!unexpected.empty()) {
     fail(ErrorCode::kCorrupt, "{}: tensors that {} does not have: {}; the weights and {} are of different models",
