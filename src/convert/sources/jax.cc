@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFlaxModel = "flax_model.msgpack";
 constexpr std::string_view kFlaxIndex = "flax_model.msgpack.index.json";
-constexpr std::string_view kParams = "params/";
 
 bool isThereFile(const fs::path& path) {
   std::error_code ignored;
@@ -169,21 +168,6 @@ void addFlaxFile(const fs::path& path, std::vector<JaxArray>& arrays, SourceTens
       values.shape[0] = values.elements();
       added.parts.push_back(std::move(values));
     }
-  }
-}
-
-// Makes the names paths in the tree of parameters. A checkpoint of a training also has the optimizer's state beside
-// "params"; only the parameters are kept.
-void keepParameters(std::vector<JaxArray>& arrays) {
-  const bool slashes =
-      std::ranges::any_of(arrays, [](const JaxArray& array) { return array.name.find('/') != std::string::npos; });
-  if (!slashes) {
-    for (JaxArray& array : arrays) std::ranges::replace(array.name, '.', '/');
-  }
-  const auto is_parameter = [](const JaxArray& array) { return array.name.starts_with(kParams); };
-  while (std::ranges::any_of(arrays, is_parameter)) {
-    std::erase_if(arrays, [&](const JaxArray& array) { return !is_parameter(array); });
-    for (JaxArray& array : arrays) array.name.erase(0, kParams.size());
   }
 }
 

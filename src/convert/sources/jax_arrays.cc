@@ -26,7 +26,29 @@ void addMatrixPart(SourceTensor& tensor, const TensorView& part, int64_t begin, 
   }
 }
 
+constexpr std::string_view kParams = "params/";
+
+// Number of levels of "params" at the beginning of a name.
+size_t paramsLevels(std::string_view name) {
+  size_t levels = 0;
+  for (; name.starts_with(kParams); name.remove_prefix(kParams.size())) ++levels;
+  return levels;
+}
+
 }  // namespace
+
+void keepParameters(std::vector<JaxArray>& arrays) {
+  const bool slashes =
+      std::ranges::any_of(arrays, [](const JaxArray& array) { return array.name.find('/') != std::string::npos; });
+  if (!slashes) {
+    for (JaxArray& array : arrays) std::ranges::replace(array.name, '.', '/');
+  }
+  // All levels at once: a name may have thousands of them.
+  size_t most = 0;
+  for (const JaxArray& array : arrays) most = std::max(most, paramsLevels(array.name));
+  std::erase_if(arrays, [&](const JaxArray& array) { return paramsLevels(array.name) < most; });
+  for (JaxArray& array : arrays) array.name.erase(0, most * kParams.size());
+}
 
 std::vector<int64_t> stridesOf(const JaxArray& array) {
   std::vector<int64_t> strides(array.shape.size());

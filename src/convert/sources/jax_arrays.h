@@ -27,6 +27,10 @@ std::vector<int64_t> stridesOf(const JaxArray& array);
 // The array as a tensor of the same shape, or of the transposed shape for a matrix.
 SourceTensor tensorOf(const JaxArray& array, bool transposed);
 
+// Makes the names paths in the tree of parameters. A checkpoint of a training also has the optimizer's state beside
+// "params"; only the parameters are kept. They may be inside several levels of "params".
+void keepParameters(std::vector<JaxArray>& arrays);
+
 // add(name, tensor, file) is called for each tensor of the model.
 using AddJaxTensor = std::function<void(std::string name, SourceTensor tensor, const std::string& file)>;
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 
 #include "convert/sources/jax_arrays.h"
@@ -112,6 +113,32 @@ TEST(JaxArrays, MatricesOfEitherOrderAreTransposed) {
   EXPECT_THAT(valuesOf(tensorOf(columns, true)), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(tensorOf(rows, true).shape(), ElementsAre(3, 2));
   EXPECT_THAT(errorOf([&] { tensorOf(arrayOf("w", {1, 2, 3}, values, true), false); }), HasSubstr("Fortran order"));
+}
+
+std::vector<std::string> parametersOf(const std::vector<std::string>& names) {
+  std::vector<JaxArray> arrays;
+  for (const std::string& name : names) arrays.push_back(arrayOf(name, {}, {}, false));
+  keepParameters(arrays);
+  std::vector<std::string> kept;
+  for (const JaxArray& array : arrays) kept.push_back(array.name);
+  return kept;
+}
+
+TEST(JaxArrays, OnlyParametersAreKept) {
+  EXPECT_THAT(parametersOf({"a.b", "params.c"}), ElementsAre("c"));
+  EXPECT_THAT(parametersOf({"a.b/c", "params.d"}), ElementsAre("a.b/c", "params.d"));
+  EXPECT_THAT(parametersOf({"params/a/params/b", "opt_state/a", "params/c"}), ElementsAre("a/params/b", "c"));
+  EXPECT_THAT(parametersOf({"params/params/a", "params/opt_state/b", "params/params/c"}), ElementsAre("a", "c"));
+  EXPECT_THAT(parametersOf({}), ElementsAre());
+}
+
+// Removing one level after the other would move 30 GB.
+TEST(JaxArrays, NamesMayHaveThousandsOfLevels) {
+  std::string deep;
+  while (deep.size() < 65'000) deep += "params/";
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(parametersOf(std::vector<std::string>(100, deep + "w")), std::vector<std::string>(100, "w"));
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 2);
 }
 
 TEST(JaxArrays, ChunksMayEndInsideARow) {
