@@ -29,6 +29,7 @@ using Bytes = std::span<const std::byte>;
 constexpr std::string_view kArchive = ".nemo";
 constexpr std::string_view kConfigFile = "model_config.yaml";
 constexpr size_t kMaxDirectoryFiles = 1 << 16;
+constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
 
 std::vector<std::string> filesBelow(const fs::path& dir) {
   std::vector<std::string> names;
@@ -155,6 +156,23 @@ std::string artifactOf(const NemoFilesOfModel& files, const OpenedConfig& opened
   return std::ranges::find(files.names(), full) == files.names().end() ? std::string() : full;
 }
 
+struct OpenedTokenizer {
+  Bytes bytes;
+  std::shared_ptr<const void> owner;  // of the bytes
+  SentencePieceModel model;
+};
+OpenedTokenizer openTokenizer(const NemoFilesOfModel& files, const std::string& name) {
+  OpenedTokenizer opened;
+  opened.bytes = files.read(name, opened.owner);
+  const std::string source = fmt::format("{}: {}", files.source(), name);
+  if (opened.bytes.size() > kMaxTokenizerBytes) {
+    fail(ErrorCode::kCorrupt, "{}: a tokenizer of {} bytes; the limit is {}", source, opened.bytes.size(),
+         kMaxTokenizerBytes);
+  }
+  opened.model = parseSentencePieceModel(opened.bytes, source);
+  return opened;
+}
+
 // Number of tokens of the archive's tokenizer; 0: it does not have one, or adds tokens of its own to it.
 int64_t tokenizerVocabulary(const NemoFilesOfModel& files, const OpenedConfig& opened) {
   const std::string name = artifactOf(files, opened, "model");
@@ -164,9 +182,7 @@ int64_t tokenizerVocabulary(const NemoFilesOfModel& files, const OpenedConfig& o
       jsonGetOr(tokenizer, "sentencepiece_legacy", false, opened.source)) {
     return 0;
   }
-  std::shared_ptr<const void> owner;
-  return std::ssize(
-      parseSentencePieceModel(files.read(name, owner), fmt::format("{}: {}", files.source(), name)).pieces);
+  return std::ssize(openTokenizer(files, name).model.pieces);
 }
 
 bool recognisesNemo(const fs::path& path) {
@@ -254,10 +270,10 @@ std::vector<std::pair<std::string, std::string>> tokenizerOfNemo(const fs::path&
          "{}: it holds no sentencepiece tokenizer{}; name the directory of the tokenizer with --tokenizer_dir",
          files.source(), type.empty() ? "" : fmt::format(", its config names {} of {}", type, library));
   }
-  std::shared_ptr<const void> owner;
-  const Bytes bytes = files.read(name, owner);
-  std::vector<std::pair<std::string, std::string>> read = {
-      {"tokenizer.model", std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())}};
+  const OpenedTokenizer file = openTokenizer(files, name);
+  std::vector<std::pair<std::string, std::string>> read;
+  read.emplace_back("tokenizer.model",
+                    std::string(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()));
   if (!readNemoModelConfig(opened.config, opened.source).begins_with_bos) {
     read.emplace_back("tokenizer_config.json", R"({"add_bos_token": false})");
   }
