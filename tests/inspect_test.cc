@@ -177,6 +177,22 @@ TEST_F(Inspect, EnginesThatAreNotWhole) {
   refuses({engine}, {"rank0.engine"});
 }
 
+// Costs take time for every rank of the config, so they are not computed before all ranks' files were read.
+TEST_F(Inspect, RanksComeBeforeCosts) {
+  const fs::path engine = dir_.path() / "engine", checkpoint = dir_.path() / "checkpoint";
+  fs::copy(testEngine(plain_.directory, DType::kFloat32, testBuildConfig(), {.tp_size = 2}), engine);
+  convertModel(plain_.directory, checkpoint, {.dtype = DType::kFloat32, .tp_size = 2, .workers = 1});
+  fs::remove(engine / "rank1.engine");
+  dropTensor(checkpoint / "rank1.safetensors", "transformer.ln_f.weight");
+  refuses({engine}, {"rank1.engine"});
+  refuses({checkpoint}, {"rank1.safetensors", "transformer.ln_f.weight"});
+  for (const fs::path& path : {engine, checkpoint}) {
+    const Json report = parseJson(runChorus({"inspect", path, "--json"}).out, "report");
+    EXPECT_TRUE(report.at("facts").contains("layers"));
+    EXPECT_FALSE(report.at("facts").contains("parameters"));
+  }
+}
+
 TEST_F(Inspect, AdaptersThatWouldNotServe) {
   BuildConfig config = testBuildConfig();
   config.max_lora_rank = 8;

@@ -64,7 +64,8 @@ void describeFit(const MemoryNeeds& needs, Inspection& found) {
       fmt::format("{}; {} here: {} are free", needs.text(), fits ? "fits" : "does not fit", bytesText(available)));
 }
 
-// Reports the memory that an engine of this model takes with these limits, and one sequence of max_seq_len tokens.
+// Reports the memory that an engine of this model takes with these limits, and one sequence of max_seq_len tokens. Its
+// time grows with ranks * layers, so the tensors of all ranks must have been found before.
 void describeCost(const WeightTable& table, const ModelConfig& config, int64_t max_seq_len, BuildConfig build,
                   Inspection& found) {
   found.add("parameters", parameterCount(table, config));
@@ -133,8 +134,8 @@ void inspectCheckpoint(const fs::path& dir, Inspection& found) {
   const ModelConfig& config = checkpoint.config();
   describeConfig(config, found);
   const WeightTable table = architectureOf(config, (dir / "config.json").string()).weightTable(config);
-  describeCost(table, config, config.max_position_embeddings, servedBuild(), found);
   for (int32_t rank = 0; rank < config.mapping.worldSize(); ++rank) checkpoint.rank(rank, table);
+  describeCost(table, config, config.max_position_embeddings, servedBuild(), found);
 }
 
 void inspectEngine(const fs::path& dir, Inspection& found) {
@@ -143,6 +144,7 @@ void inspectEngine(const fs::path& dir, Inspection& found) {
   const ModelConfig& config = engine->config();
   const BuildConfig& build = engine->buildConfig();
   describeConfig(config, found);
+  for (int32_t rank = 1; rank < config.mapping.worldSize(); ++rank) Engine::load(dir, rank);
   describeCost(engine->architecture().weightTable(config), config, build.max_seq_len, build, found);
   found.add("limits",
             {{"max_batch_size", build.max_batch_size},
@@ -165,7 +167,6 @@ void inspectEngine(const fs::path& dir, Inspection& found) {
             !build.lora_plugin ? "none: built without --lora_plugin"
                                : fmt::format("{} to rank {}, {}", build.dora_plugin ? "LoRA and DoRA" : "LoRA",
                                              build.max_lora_rank, modules));
-  for (int32_t rank = 1; rank < config.mapping.worldSize(); ++rank) Engine::load(dir, rank);
 }
 
 void inspectTokenizer(const fs::path& dir, Inspection& found) {

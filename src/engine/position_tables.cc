@@ -9,11 +9,11 @@ namespace {
 
 constexpr int64_t kPieceFloats = int64_t{1} << 16;
 
-std::vector<std::vector<float>> slopesOfLayers(const ModelSpec& spec) {
-  std::vector<std::vector<float>> all;
+std::vector<AlibiSpec> alibiSpecs(const ModelSpec& spec) {
+  std::vector<AlibiSpec> all;
   for (const LayerSpec& layer : spec.layers) {
-    const std::vector<float>& slopes = layer.attention.slopes;
-    if (!slopes.empty() && std::find(all.begin(), all.end(), slopes) == all.end()) all.push_back(slopes);
+    const AlibiSpec& alibi = layer.attention.alibi;
+    if (alibi.heads > 0 && std::find(all.begin(), all.end(), alibi) == all.end()) all.push_back(alibi);
   }
   return all;
 }
@@ -61,11 +61,12 @@ DevicePositionTables::DevicePositionTables(const ModelSpec& spec, int64_t positi
     const int64_t dims = rope.kind == RopeKind::kNone ? 0 : rope.dims;
     ropes.push_back({cos, sin, static_cast<int32_t>(dims), rope.kind == RopeKind::kGptj});
   }
-  const std::vector<std::vector<float>> slopes = slopesOfLayers(spec);
+  const std::vector<AlibiSpec> alibis = alibiSpecs(spec);
   std::vector<const float*> device_slopes;
-  for (const std::vector<float>& host : slopes) {
-    float* const device = allocate(std::ssize(host));
-    upload(device, host);
+  for (const AlibiSpec& alibi : alibis) {
+    const std::vector<float> slopes = alibiSlopes(alibi);
+    float* const device = allocate(std::ssize(slopes));
+    upload(device, slopes);
     device_slopes.push_back(device);
   }
   const std::vector<QueryScaling> scalings = queryScalings(spec);
@@ -82,16 +83,14 @@ DevicePositionTables::DevicePositionTables(const ModelSpec& spec, int64_t positi
     of_layers_.push_back(
         {.rope = ropes[indexOf(specs, attention.rope)],
          .query_scales = scales ? device_scales[indexOf(scalings, attention.query_scaling)] : nullptr,
-         .slopes = attention.slopes.empty() ? nullptr : device_slopes[indexOf(slopes, attention.slopes)]});
+         .slopes = attention.alibi.heads == 0 ? nullptr : device_slopes[indexOf(alibis, attention.alibi)]});
   }
 }
 
 int64_t DevicePositionTables::bytes(const ModelSpec& spec, int64_t positions) {
   int64_t bytes = 0;
   for (const RopeSpec& rope : ropeSpecs(spec)) bytes += ropeTableBytes(rope, positions);
-  for (const std::vector<float>& slopes : slopesOfLayers(spec)) {
-    bytes += static_cast<int64_t>(slopes.size() * sizeof(float));
-  }
+  for (const AlibiSpec& alibi : alibiSpecs(spec)) bytes += int64_t{alibi.count} * static_cast<int64_t>(sizeof(float));
   return bytes + std::ssize(queryScalings(spec)) * positions * static_cast<int64_t>(sizeof(float));
 }
 

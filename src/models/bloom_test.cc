@@ -40,7 +40,7 @@ TEST(BloomTest, ReadsAModelsFile) {
   EXPECT_EQ(spec.layers.at(0).mlp.kind, MlpKind::kPlain);
   EXPECT_EQ(spec.layers.at(0).mlp.activation, Activation::kGeluTanh);
   EXPECT_EQ(spec.layers.at(0).attention.rope.kind, RopeKind::kNone);
-  EXPECT_EQ(spec.layers.at(0).attention.slopes, alibiSlopes(16));
+  EXPECT_EQ(alibiSlopes(spec.layers.at(0).attention.alibi), alibiSlopes(16));
 }
 
 TEST(BloomTest, SizesHaveTwoSpellings) {

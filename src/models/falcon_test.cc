@@ -70,7 +70,7 @@ TEST(FalconConfigTest, ReadsAlibi) {
     const LayerSpec layer = falconArchitecture().modelSpec(read).layers.at(0);
     EXPECT_EQ(layer.residual, ResidualForm::kPre);
     EXPECT_EQ(layer.attention.rope.kind, RopeKind::kNone);
-    EXPECT_EQ(layer.attention.slopes.at(31), layer.attention.scale / 256);
+    EXPECT_EQ(alibiSlopes(layer.attention.alibi).at(31), layer.attention.scale / 256);
   }
   EXPECT_EQ(kRw.read({{"rope_scaling", {{"type", "yarn"}}}}).rotary_scaling.type, RopeScalingType::kNone)
       << "without rotary positions, their keys have no effect";

@@ -47,12 +47,13 @@ float softcap(const ModelConfig& config, const char* field) {
 }
 
 // The slopes of alibi_with_scale are multiplied like the products of queries and keys.
-std::vector<float> slopesOf(const ModelConfig& config, float scale) {
+AlibiSpec alibiSpec(const ModelConfig& config, float scale) {
   const bool scaled = config.position_embedding_type == PositionEmbedding::kAlibiWithScale;
   if (!scaled && config.position_embedding_type != PositionEmbedding::kAlibi) return {};
-  std::vector<float> slopes = alibiSlopes(config.num_attention_heads);
-  for (float& slope : slopes) slope *= scaled ? scale : 1.0f;
-  return slopes;
+  return {.heads = config.num_attention_heads,
+          .first = 0,
+          .count = config.num_attention_heads,
+          .scale = scaled ? scale : 1.0f};
 }
 }  // namespace
 
@@ -80,6 +81,13 @@ std::vector<float> alibiSlopes(int32_t heads) {
   return slopes;
 }
 
+std::vector<float> alibiSlopes(const AlibiSpec& spec) {
+  const std::vector<float> all = alibiSlopes(spec.heads);
+  std::vector<float> slopes(all.begin() + spec.first, all.begin() + spec.first + spec.count);
+  for (float& slope : slopes) slope *= spec.scale;
+  return slopes;
+}
+
 LayerSpec layerSpec(const ModelConfig& config) {
   const double divisor = positiveField(config, "query_pre_attn_scalar", static_cast<double>(config.head_size));
   const float scale = 1.0f / (static_cast<float>(config.q_scaling) * std::sqrt(static_cast<float>(divisor)));
@@ -89,7 +97,7 @@ LayerSpec layerSpec(const ModelConfig& config) {
                         .rope = ropeSpec(config),
                         .scale = scale,
                         .softcap = softcap(config, "attn_logit_softcapping"),
-                        .slopes = slopesOf(config, scale)},
+                        .alibi = alibiSpec(config, scale)},
           .mlp = {.kind = MlpKind::kGated,
                   .activation = activationNamed(config.hidden_act),
                   .intermediate_size = config.intermediate_size},
@@ -137,9 +145,9 @@ ModelSpec rankSpec(ModelSpec spec, const Mapping& mapping, int32_t rank) {
     attention.first_query = attention.heads.queries / mapping.tp_size * mapping.tpRank(rank);
     attention.first_kv = attention.heads.kv * mapping.tpRank(rank) / mapping.tp_size;
     layer.attention.heads.queries /= mapping.tp_size;
-    if (!layer.attention.slopes.empty()) {
-      const auto first = layer.attention.slopes.begin() + layer.attention.heads.queries * mapping.tpRank(rank);
-      layer.attention.slopes = {first, first + layer.attention.heads.queries};
+    if (attention.alibi.heads > 0) {
+      attention.alibi.first = attention.first_query;
+      attention.alibi.count = attention.heads.queries;
     }
     layer.attention.heads.kv = std::max(1, layer.attention.heads.kv / mapping.tp_size);
     layer.mlp.intermediate_size /= mapping.tp_size;

@@ -53,6 +53,16 @@ struct QueryScaling {
 
   bool operator==(const QueryScaling&) const = default;
 };
+// Slopes of a run of the model's query heads: scale * alibiSlopes(heads)[first, first + count). Layers with equal specs
+// share one list of slopes.
+struct AlibiSpec {
+  int32_t heads = 0;  // of all ranks; 0: the scores have no slopes
+  int32_t first = 0;
+  int32_t count = 0;
+  float scale = 1.0f;
+
+  bool operator==(const AlibiSpec&) const = default;
+};
 struct AttentionSpec {
   Heads heads;
   // Set by rankSpec(): the heads of all tensor-parallel ranks together, and which of them are this rank's first ones.
@@ -64,9 +74,9 @@ struct AttentionSpec {
   // score = capped(scale * q . k) + slope of the query head * (position of the key - position of the query), as in
   // kernels/attention/attention.h
   float scale = 1.0f;
-  float softcap = 0;          // 0: none
-  std::vector<float> slopes;  // ALiBi: [heads.queries]; empty: none
-  int64_t window = 0;         // positions that a query attends to, with its own; 0: all
+  float softcap = 0;   // 0: none
+  AlibiSpec alibi;     // of heads.queries heads, if any
+  int64_t window = 0;  // positions that a query attends to, with its own; 0: all
   QkNorm qk_norm = QkNorm::kNone;
 };
 
@@ -143,6 +153,8 @@ std::vector<Json> activationNames();
 // ALiBi's slope of each of `heads` query heads: powers of 2^(-8 / p), where p is the greatest power of two that is at
 // most `heads`; the heads from p on have the odd powers of its square root.
 std::vector<float> alibiSlopes(int32_t heads);
+// The slopes of a spec, [count].
+std::vector<float> alibiSlopes(const AlibiSpec& spec);
 
 // The layer that the fields of most configs describe: kPre, a gated MLP, scores divided by q_scaling * sqrt(head size)
 // or, if there is a query_pre_attn_scalar, by q_scaling * sqrt(query_pre_attn_scalar), RoPE or ALiBi as

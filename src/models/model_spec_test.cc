@@ -24,7 +24,7 @@ ModelConfig configWith(PositionEmbedding positions, int32_t heads) {
   return config;
 }
 std::vector<float> slopesWith(PositionEmbedding positions) {
-  return layerSpec(configWith(positions, 8)).attention.slopes;
+  return alibiSlopes(layerSpec(configWith(positions, 8)).attention.alibi);
 }
 
 TEST(ModelSpecTest, SlopesOfAPowerOfTwoOfHeads) {
@@ -62,8 +62,18 @@ TEST(ModelSpecTest, ARankHasTheSlopesOfItsHeads) {
   const ModelConfig config = configWith(PositionEmbedding::kAlibi, 6);
   const ModelSpec spec = modelSpec(config, layerSpec(config));
   const Mapping mapping = {.tp_size = 2, .pp_size = 2};
-  EXPECT_THAT(rankSpec(spec, mapping, 2).layers.at(0).attention.slopes, ElementsAre(1.0f / 4, 1.0f / 16, 1.0f / 64));
-  EXPECT_THAT(rankSpec(spec, mapping, 3).layers.at(0).attention.slopes, ElementsAre(1.0f / 256, 1.0f / 2, 1.0f / 8));
+  const auto slopesOf = [&](int32_t rank) {
+    return alibiSlopes(rankSpec(spec, mapping, rank).layers.at(0).attention.alibi);
+  };
+  EXPECT_THAT(slopesOf(2), ElementsAre(1.0f / 4, 1.0f / 16, 1.0f / 64));
+  EXPECT_THAT(slopesOf(3), ElementsAre(1.0f / 256, 1.0f / 2, 1.0f / 8));
+}
+
+// A copy of the slopes in every layer would take 1 GB in the largest models that a config can describe.
+TEST(ModelSpecTest, LayersShareOneListOfSlopes) {
+  const ModelConfig config = configWith(PositionEmbedding::kAlibi, 6);
+  const ModelSpec spec = rankSpec(modelSpec(config, layerSpec(config)), {.tp_size = 2, .pp_size = 1}, 1);
+  EXPECT_EQ(spec.layers.at(1).attention.alibi, spec.layers.at(0).attention.alibi);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace chorus {
 struct PositionTables {
   RopeTable rope;                       // of AttentionSpec::rope
   const float* query_scales = nullptr;  // of AttentionSpec::query_scaling, by position; null: none
-  const float* slopes = nullptr;        // AttentionSpec::slopes; null: none
+  const float* slopes = nullptr;        // of AttentionSpec::alibi; null: none
 };
 
 std::vector<SlotNeed> attentionNeeds(const AttentionSpec& spec, int64_t hidden_size);
