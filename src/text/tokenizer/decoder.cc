@@ -7,6 +7,7 @@
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/text_pattern.h"
 #include "text/tokenizer/utf8_json.h"
+#include "text/tokenizer/vocabulary.h"
 #include "text/tokenizer/word_decoders.h"
 #include "text/unicode.h"
 
@@ -15,13 +16,27 @@ namespace {
 
 // Stages call each other recursively, so their number bounds the stack.
 constexpr size_t kMaxDecoders = 32;
-// Work limit of one call: kDecodeWork plus kDecodeWorkPerByte for each byte of the token (feed) or of the text that may
-// be held back (flush). One call is not interrupted, and other sequences wait for it: a token takes at most a third of
-// a millisecond and an end 17.
+// Work limit of one call: kDecodeWork plus kDecodeWorkPerByte for each byte of the token and of earlier tokens whose
+// text may be held back. One call is not interrupted, and other sequences wait for it: a token takes at most a third of
+// a millisecond. An end, or a token that releases held-back text, takes at most 17.
 constexpr uint64_t kDecodeWork = uint64_t{1} << 16;
 constexpr uint64_t kDecodeWorkPerByte = 64;
-// Bytes that a decoder may hold back until the end of the text.
+// Bytes of a token that raise its limit. Only an added token that a normalizer has changed can be longer.
+constexpr size_t kMostCounted = Vocabulary::kMaxTokenBytes;
+// Work of passing a text to a stage: for the call, and for each byte in the slowest stage without costs of its own.
+constexpr uint64_t kStageWork = WorkMeter::kObject;
+constexpr uint64_t kStageWorkPerByte = 8;
+// Bytes that a stage may hold back until the end of the text.
 constexpr size_t kMostHeldBack = size_t{256} << 10;
+// Bytes that one call may return: each byte that was held back may become a replacement character of 3 bytes.
+constexpr size_t kMostReturned = 4 * kMostHeldBack;
+
+void chargeStage(EncodeWork& work, size_t bytes) { work.meter.charge(kStageWork + kStageWorkPerByte * bytes); }
+
+void requireHeldBack(uint64_t bytes) {
+  if (bytes <= kMostHeldBack) return;
+  fail(ErrorCode::kInvalidArgument, "the tokenizer's decoder holds back more than {} KiB of text", kMostHeldBack >> 10);
+}
 
 // Turns tokens of the byte-level alphabet into bytes, and the bytes into UTF-8.
 class ByteLevelDecoder final : public DecoderStage {
@@ -53,6 +68,7 @@ class ByteFallbackStage final : public DecoderStage {
  public:
   void feed(Utf8Text token, EncodeWork& work, Sink sink) override {
     if (const auto byte = byteOfFallbackToken(token.bytes())) {
+      requireHeldBack(bytes_.size() + 1);
       bytes_.push_back(static_cast<char>(*byte));
       return;
     }
@@ -141,7 +157,7 @@ class FusedStripStage final : public DecoderStage {
  public:
   FusedStripStage(Utf8Text content, uint64_t start, uint64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void feed(Utf8Text token, EncodeWork&, Sink sink) override {
+  void feed(Utf8Text token, EncodeWork& work, Sink sink) override {
     Utf8View text = token;
     const auto begins = [&] { return text.bytes().starts_with(content_.bytes()); };
     for (; start_ > 0 && !text.empty(); --start_) {
@@ -158,20 +174,22 @@ class FusedStripStage final : public DecoderStage {
     // them.
     Utf8Text out;
     if (end > 0) {
-      give(held_, out);
+      give(held_, work, out);
       held_ = 0;
       out.append(text.sub(0, end));
     }
     held_ += trailing;
     if (held_ > stop_) {
-      give(held_ - stop_, out);
+      give(held_ - stop_, work, out);
       held_ = stop_;
     }
+    requireHeldBack(held_ * content_.size());
     if (!out.empty()) sink(std::move(out));
   }
 
  private:
-  void give(uint64_t count, Utf8Text& out) const {
+  void give(uint64_t count, EncodeWork& work, Utf8Text& out) const {
+    work.meter.charge(count * content_.size());
     for (uint64_t i = 0; i < count; ++i) out.append(content_);
   }
 
@@ -200,13 +218,11 @@ class WholeTokenStage final : public DecoderStage {
  public:
   explicit WholeTokenStage(std::unique_ptr<DecoderStage> stage) : stage_(std::move(stage)) {}
   void feed(Utf8Text token, EncodeWork&, Sink) override {
-    if (text_.size() + token.size() > kMostHeldBack) {
-      fail(ErrorCode::kInvalidArgument, "the tokenizer's decoder holds back more than {} KiB of text",
-           kMostHeldBack >> 10);
-    }
+    requireHeldBack(text_.size() + token.size());
     text_.append(token);
   }
   void flush(EncodeWork& work, Sink sink) override {
+    chargeStage(work, text_.size());
     stage_->feed(std::move(text_), work, sink);
     stage_->flush(work, sink);
     text_ = {};
@@ -288,17 +304,27 @@ std::vector<std::unique_ptr<DecoderStage>> TokenDecoder::start() const {
 }
 
 void DecodeStream::run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out) {
-  if (stage == stages_.size()) return out.append(token);
+  if (stage == stages_.size()) {
+    work.meter.charge(token.size());
+    if (token.size() > kMostReturned - out.size()) {
+      fail(ErrorCode::kInvalidArgument, "the tokenizer's decoder returns more than {} KiB of text at once",
+           kMostReturned >> 10);
+    }
+    return out.append(token);
+  }
+  chargeStage(work, token.size());
   stages_[stage]->feed(std::move(token), work, [&](Utf8Text next) { run(stage + 1, std::move(next), work, out); });
 }
 
 Utf8Text DecodeStream::feed(Utf8View token) {
   fed_ += token.size();
-  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * token.size()});
+  unreturned_ = std::min(unreturned_ + std::min(token.size(), kMostCounted), kMostHeldBack);
+  WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * unreturned_});
   Scratch scratch(Scratch::limitFor(fed_), meter);
   EncodeWork work{meter, scratch};
   Utf8Text out;
   run(0, Utf8Text(token), work, out);
+  if (!out.empty()) unreturned_ = 0;
   charge(meter.spent());
   return out;
 }

@@ -49,8 +49,8 @@ class DecodeStream {
   // meter: charged with the work of every call, after it; must outlive the stream. Null: only each call is limited.
   explicit DecodeStream(const TokenDecoder& decoder, WorkMeter* meter = nullptr)
       : stages_(decoder.start()), meter_(meter) {}
-  // Throws Error(kInvalidArgument) if the decoder costs too much work for the token, or holds back too much text, and
-  // what the meter throws.
+  // Return at most 1 MiB. Throw Error(kInvalidArgument) if the decoder costs too much work for the token, holds back
+  // more than 256 KiB, or returns more than that, and what the meter throws.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();
 
@@ -61,7 +61,8 @@ class DecodeStream {
   }
   std::vector<std::unique_ptr<DecoderStage>> stages_;
   WorkMeter* meter_;
-  size_t fed_ = 0;  // total bytes of the tokens fed
+  size_t fed_ = 0;         // total bytes of the tokens fed
+  size_t unreturned_ = 0;  // bytes of the tokens fed after the last one that returned text; see kDecodeWork
 };
 
 }  // namespace chorus

@@ -276,6 +276,86 @@ TEST(TokenizerLimitsTest, DecodersHoldBackALimitedText) {
   EXPECT_THAT(errorOf([&] { tokenizer->decode(more, false); }), HasSubstr("holds back more than 256 KiB"));
 }
 
+constexpr int32_t kAddedId = 420;  // follows the ids of gpt2.json
+
+// A tokenizer with this chain of decoders, and one more token.
+std::shared_ptr<const Tokenizer> decodingBy(Json decoders, const std::string& added = "added") {
+  Json document = readJsonFile(kGoldens + "gpt2.json");
+  document["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  document["added_tokens"].push_back({{"id", kAddedId}, {"content", added}, {"normalized", false}});
+  return Tokenizer::fromJson(document, Json(), "t.json");
+}
+
+TEST(TokenizerLimitsTest, DecodersHoldBackALimitedNumberOfCharacters) {
+  const std::string face = "\U0001F600";
+  const Json replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", repeated(face, 76)}};
+  const Json strip{{"type", "Strip"}, {"content", face}, {"start", 0}, {"stop", uint64_t{1} << 62}};
+  const auto tokenizer = decodingBy({replace, {{"type", "Fuse"}}, strip});
+  const int32_t id = tokenizer->tokenId("a").value(), other = tokenizer->tokenId("b").value();
+  std::vector<int32_t> most((size_t{256} << 10) / 76, id);
+  EXPECT_EQ(tokenizer->decode(most, false), "");
+  most.push_back(id);
+  EXPECT_THAT(errorOf([&] { tokenizer->decode(most, false); }), HasSubstr("holds back more than 256 KiB"));
+  // The text that a token releases is charged before it is made.
+  std::vector<int32_t> some(100, id);
+  some.push_back(other);
+  EXPECT_EQ(tokenizer->decode(some, false), repeated(face, 7600) + "b");
+  IncrementalDetokenizer stream(tokenizer, false);
+  for (int i = 0; i < 3000; ++i) EXPECT_EQ(stream.feed(id), "");
+  EXPECT_THAT(errorOf([&] { stream.feed(other); }), HasSubstr("bytes of work"));
+}
+
+TEST(TokenizerLimitsTest, DecodersReturnALimitedText) {
+  const Json replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "xxxxx"}};
+  const auto tokenizer = decodingBy({{{"type", "Fuse"}}, replace});
+  const int32_t id = tokenizer->tokenId("a").value();
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>(100'000, id), false), std::string(500'000, 'x'));
+  EXPECT_THAT(errorOf([&] { tokenizer->decode(std::vector<int32_t>(250'000, id), false); }),
+              HasSubstr("returns more than 1024 KiB of text at once"));
+}
+
+// Every byte that enters a stage is charged, whatever the stage, so no call takes longer than its limit on work says.
+TEST(TokenizerLimitsTest, EveryStageOfADecoderIsCharged) {
+  const Json stages[] = {{{"type", "Metaspace"}, {"replacement", "z"}, {"prepend_scheme", "never"}},
+                         {{"type", "Strip"}, {"content", "z"}, {"start", 1}, {"stop", 1}},
+                         {{"type", "ByteFallback"}},
+                         {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}},
+                         {{"type", "ByteLevel"}}};
+  constexpr size_t kStages = 30;
+  const Json longer{{"type", "Replace"}, {"pattern", {{"String", "y"}}}, {"content", std::string(30, 'z')}};
+  for (const Json& stage : stages) {
+    SCOPED_TRACE(stage.dump());
+    for (const bool fused : {false, true}) {
+      Json decoders = Json::array({longer});
+      if (fused) decoders.push_back({{"type", "Fuse"}});
+      for (size_t i = 0; i < kStages; ++i) decoders.push_back(stage);
+      const std::string token = repeated("z", 120);
+      WorkMeter meter;
+      IncrementalDetokenizer stream(decodingBy(decoders, token), false, &meter);
+      stream.feed(kAddedId);
+      stream.flush();
+      EXPECT_GE(meter.spent(), 4 * (token.size() - 2 * kStages) * kStages);
+      // One call is limited to 64 KiB of work and 64 for each byte of the token.
+      EXPECT_THAT(
+          errorOf([&] { decodingBy(decoders, repeated("y", 4000))->decode(std::vector<int32_t>{kAddedId}, false); }),
+          HasSubstr("the limit of 321536 bytes of work"));
+    }
+  }
+}
+
+// A stage that splits a text into many pieces, each of which passes all stages behind it.
+TEST(TokenizerLimitsTest, EveryPieceOfAHeldBackTextIsCharged) {
+  Json decoders = Json::array(
+      {{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "<0xFF>"}}, {{"type", "ByteFallback"}}});
+  for (int i = 0; i < 30; ++i) decoders.push_back({{"type", "Strip"}, {"content", "z"}, {"start", 0}, {"stop", 0}});
+  const auto tokenizer = decodingBy(decoders);
+  const std::vector<int32_t> ids(100'000, tokenizer->tokenId("a").value());
+  EXPECT_THAT(errorOf([&] { tokenizer->decode(ids, false); }), HasSubstr("bytes of work"));
+  // Without the other stages, so many invalid bytes are decoded.
+  const auto plain = decodingBy({{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}, "<0xFF>");
+  EXPECT_EQ(plain->decode(std::vector<int32_t>(100'000, kAddedId), false), repeated("\uFFFD", 300'000));
+}
+
 TEST(TokenizerLimitsTest, TheMeterOfAStreamStopsItsDecoder) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   document["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(a|b)+"}}}, {"content", ""}};
