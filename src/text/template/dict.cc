@@ -37,7 +37,7 @@ uint64_t hashOf(Runtime& rt, const Value& v) {
       const std::optional<int64_t> whole = wholeNumber(v);
       if (whole) return mix(1, static_cast<uint64_t>(*whole));
       // A float and a wide integer of equal value are the same key.
-      const std::string digits = wideDigitsOf(v.number());
+      const std::string digits = wideDigitsOf(rt, v.number());
       return digits.empty() ? mix(1, std::hash<double>()(v.number())) : mix(2, std::hash<std::string>()(digits));
     }
     case Kind::kString:

@@ -1,8 +1,8 @@
 // The filters that follow "|": this file has those on single values, collection_filters.cc those on collections.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "text/template/filter_table.h"
@@ -192,6 +192,22 @@ Value roundedInteger(Runtime& rt, int64_t number, int64_t zeros) {
       rt, out < 0 ? fmt::format("-{}", static_cast<uint64_t>(-out)) : fmt::format("{}", static_cast<uint64_t>(out)));
 }
 
+// Rounds to digits after the point. Decimal digits are rounded correctly, as by Python's round().
+Value roundedFloat(Runtime& rt, double number, int64_t precision) {
+  // No float beyond this has a fraction.
+  if (!std::isfinite(number) || number == 0 || std::fabs(number) >= 0x1p52) return Value(number);
+  // 17 significant digits identify a float, so rounding to more of them does not change it.
+  constexpr int64_t kMostSignificant = 20;
+  const auto exponent = static_cast<int64_t>(std::floor(std::log10(std::fabs(number))));
+  if (precision > kMostSignificant - exponent) return Value(number);
+  char digits[400];  // at most 17 before the point, and the precision of the smallest float
+  rt.charge(8 * (static_cast<uint64_t>(precision) + 32));
+  const char* const end =
+      std::to_chars(digits, std::end(digits), number, std::chars_format::fixed, static_cast<int>(precision)).ptr;
+  std::from_chars(digits, end, number);
+  return Value(number);
+}
+
 Value roundFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "round", {"precision", "method"});
   const int64_t precision = std::clamp<int64_t>(a.integerOr(0, 0), -300, 300);
@@ -205,12 +221,7 @@ Value roundFilter(Runtime& rt, const Value& v, CallArgs& args) {
   }
   if (method != "common") raise("method must be common, ceil or floor");
   if (v.isInteger()) return precision >= 0 ? Value(v.integer()) : roundedInteger(rt, v.integer(), -precision);
-  if (precision >= 0) {
-    // Decimal digits are rounded correctly, as by Python's round().
-    char buffer[700];
-    std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(precision), v.number());
-    return Value(std::strtod(buffer, nullptr));
-  }
+  if (precision >= 0) return roundedFloat(rt, v.number(), precision);
   const double scale = std::pow(10.0, static_cast<double>(-precision));
   return Value(std::nearbyint(v.number() / scale) * scale);
 }

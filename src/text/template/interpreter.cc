@@ -219,9 +219,8 @@ void Interpreter::bindArguments(const Function& macro, CallArgs& args, Scope& sc
     scope.set(rt_, parameters[i].name, args.positional[i]);
   }
   for (const auto& [key, value] : args.named) {
-    rt_.charge(count * sizeof(Parameter));
     const bool known = std::any_of(parameters.begin(), parameters.end(),
-                                   [&, &name = key](const Parameter& p) { return p.name == name; });
+                                   [&, &name = key](const Parameter& p) { return rt_.sameName(p.name, name); });
     if (known) {
       if (scope.findHere(rt_, key) != nullptr)
         raise("macro '{}' got multiple values for argument '{}'", printable(macro.name()), printable(key));
@@ -360,9 +359,9 @@ CallArgs Interpreter::evalArguments(const Arguments* arguments, Scope& scope) {
   rt_.charge(count * sizeof(NamedValue));
   const std::span<NamedValue> named = rt_.objects().array<NamedValue>(count);
   for (size_t i = 0; i < count; ++i) {
-    rt_.charge(i * sizeof(NamedValue));
     for (const NamedValue& given : named.first(i)) {
-      if (given.name == arguments->named[i].name) raise("keyword argument repeated: {}", printable(given.name));
+      if (rt_.sameName(given.name, arguments->named[i].name))
+        raise("keyword argument repeated: {}", printable(given.name));
     }
     named[i] = {arguments->named[i].name, eval(*arguments->named[i].value, scope)};
   }

@@ -301,6 +301,63 @@ TEST(TemplateLimits, WorkIsBounded) {
   }
 }
 
+// The work of one evaluation, beyond that of a loop around it.
+uint64_t workOf(const std::string& expression, const std::string& before = "") {
+  constexpr uint64_t kTimes = 100;
+  const auto spent = [&](const std::string& value) {
+    WorkMeter meter;
+    const auto chat = ChatTemplate::compile(
+        before + fmt::format("{{% for i in range({}) %}}{{% if {} %}}{{% endif %}}{{% endfor %}}", kTimes, value),
+        "test");
+    chat->render({}, meter);
+    return meter.spent();
+  };
+  return (spent(expression) - spent("1")) / kTimes;
+}
+
+TEST(TemplateLimits, ComparingLongNamesIsCharged) {
+  constexpr uint64_t kLength = 10'000;
+  const std::string x(kLength, 'x'), y = x.substr(1) + 'y', z = x.substr(1) + 'z';
+  EXPECT_GE(workOf(y, "{% set " + x + " = 1 %}{% set " + y + " = 1 %}"), 2 * kLength);
+  EXPECT_GE(workOf("m(" + y + "=1)", "{% macro m(" + x + ", " + y + "=1) %}{% endmacro %}"), 2 * kLength);
+  EXPECT_GE(workOf("dict(" + x + "=1, " + y + "=1, " + z + "=1)"), 3 * kLength);
+  EXPECT_GE(workOf("m(**{'" + y + "': 1})", "{% macro m(" + x + "=1) %}{{ kwargs }}{% endmacro %}"), kLength);
+}
+
+TEST(TemplateLimits, DigitsOfLargeFloatsAreCharged) {
+  const std::string wide = "1" + std::string(300, '0');
+  for (const std::string& expression :
+       {wide + " == 1e300", "1e300 == " + wide, wide + " < 1e300", "1e300 >= " + wide, "1e300 in [" + wide + "]",
+        std::string("{1e300: 1}"), std::string("1e300 | int")}) {
+    EXPECT_GE(workOf(expression), 512U) << expression;
+  }
+  const std::string long_one(4300, '9');
+  EXPECT_GE(workOf("9223372036854775808 < " + long_one), long_one.size());
+  EXPECT_GE(workOf(long_one + " > 9223372036854775808"), long_one.size());
+  EXPECT_GE(workOf("1.5e-290 | round(300)"), 2000U);
+  EXPECT_GE(workOf("'%.350f' % 1e300"), 4000U);
+  // Numbers that rounding leaves as they are cost nothing.
+  EXPECT_LE(workOf("1.5 | round(300)"), 512U);
+  EXPECT_LE(workOf("1e300 | round(300)"), 512U);
+}
+
+TEST(TemplateLimits, FormatsOfNumbersAreLimited) {
+  EXPECT_EQ(attempt("{{ '%.9999f' % 1.5 }}"),
+            "error: test: chat template line 1: a format precision of 9999; the limit for numbers is 350");
+  EXPECT_THAT(attempt("{{ '%9999999d' % 1 }}"), testing::HasSubstr("a format width or precision of more than 999999"));
+  EXPECT_EQ(
+      attempt("{{ ('%5000.2f' % 1.5) | length }} {{ ('%-5000d' % 1) | length }} {{ ('%.350f' % 1e300) | length }}"),
+      "5000 5000 652");
+}
+
+TEST(TemplateLimits, IntegersDoNotOverflow) {
+  EXPECT_EQ(attempt("{{ (-9223372036854775807 - 1) % 3 }} {{ (-9223372036854775807 - 1) % -3 }} "
+                    "{{ 9223372036854775807 % -2 }} {{ (-9223372036854775807 - 1) % 9223372036854775807 }}"),
+            "1 -2 -1 9223372036854775806");
+  EXPECT_EQ(attempt("{{ range(-9223372036854775807, 9223372036854775807, 4611686018427387904) | list }}"),
+            "[-9223372036854775807, -4611686018427387903, 1, 4611686018427387905]");
+}
+
 TEST(TemplateLimits, TheMetersLimitsStopARendering) {
   const std::string busy = "{% for i in range(90000) %}{{ 'abc' | upper }}{% endfor %}";
   const auto stopped = [&](WorkMeter& meter) {

@@ -24,6 +24,22 @@ int64_t floorDivide(int64_t a, int64_t b) {
   return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
+int64_t floorModulo(int64_t a, int64_t b) {
+  if (b == 0) raise("integer division or modulo by zero");
+  if (b == -1) return 0;
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+Value power(double a, double b) {
+  if (a == 0 && b < 0) raise("0.0 cannot be raised to a negative power");
+  const bool finite = std::isfinite(a) && std::isfinite(b);
+  if (finite && a < 0 && b != std::floor(b)) raise("the power of a negative number is not a real number");
+  const double out = std::pow(a, b);
+  if (finite && std::isinf(out)) raise("the power is too large for a float");
+  return Value(out);
+}
+
 Value integerOperation(Op op, int64_t a, int64_t b) {
   int64_t out = 0;
   bool over = false;
@@ -36,15 +52,12 @@ Value integerOperation(Op op, int64_t a, int64_t b) {
   else if (op == Op::kFloorDiv)
     out = floorDivide(a, b);
   else if (op == Op::kMod)
-    out = b == -1 ? 0 : a - floorDivide(a, b) * b;
+    out = floorModulo(a, b);
   else if (op == Op::kDiv) {
     if (b == 0) raise("division by zero");
     return Value(static_cast<double>(a) / static_cast<double>(b));
   } else {  // **
-    if (b < 0) {
-      if (a == 0) raise("0.0 cannot be raised to a negative power");
-      return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
-    }
+    if (b < 0) return power(static_cast<double>(a), static_cast<double>(b));
     if (a == -1 || a == 0 || a == 1) return Value(b == 0 ? int64_t{1} : b % 2 == 0 ? a * a : a);
     out = 1;
     for (int64_t i = 0; i < b && !over; ++i) over = __builtin_mul_overflow(out, a, &out);
@@ -57,13 +70,14 @@ Value floatOperation(Op op, double a, double b) {
   if (op == Op::kAdd) return Value(a + b);
   if (op == Op::kSub) return Value(a - b);
   if (op == Op::kMul) return Value(a * b);
-  if (op == Op::kPow) return Value(std::pow(a, b));
+  if (op == Op::kPow) return power(a, b);
   if (b == 0) raise("float division by zero");
   if (op == Op::kDiv) return Value(a / b);
   double mod = std::fmod(a, b);
   if (mod != 0 && (b < 0) != (mod < 0)) mod += b;
   if (op == Op::kMod) return Value(mod == 0 ? std::copysign(0.0, b) : mod);
-  return Value(std::round((a - mod) / b));
+  const double quotient = std::round((a - mod) / b);
+  return Value(quotient == 0 ? std::copysign(0.0, a / b) : quotient);
 }
 
 Value repeat(Runtime& rt, const Value& value, int64_t count) {

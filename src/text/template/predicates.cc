@@ -19,13 +19,15 @@ bool comparison(Runtime& rt, const Value& v, CallArgs& args) {
   return compareValues(rt, kOp, v, argument(args));
 }
 
-int64_t integerOf(const Value& v) {
-  requireDefined(v);
-  if (!v.isInteger()) raise("this test needs an integer, not {}", typeName(v));
-  return v.integer();
+// Whether v % by == rest.
+bool hasRest(Runtime& rt, const Value& v, const Value& by, int64_t rest) {
+  return equals(rt, binaryOperation(rt, Op::kMod, v, by), Value(rest));
 }
 
-bool isCallable(Runtime&, const Value& v, CallArgs&) { return v.kind() == Kind::kFunction; }
+// An undefined value is callable in Python, although each call of it fails.
+bool isCallable(Runtime&, const Value& v, CallArgs&) {
+  return v.kind() == Kind::kFunction || v.kind() == Kind::kLoop || v.isUndefined();
+}
 
 const std::map<std::string_view, Test>& tests() {
   static const std::map<std::string_view, Test> table = {
@@ -58,14 +60,9 @@ const std::map<std::string_view, Test>& tests() {
          return v.identity() != nullptr ? v.identity() == other.identity() : equals(rt, v, other);
        }},
       {"in", [](Runtime& rt, const Value& v, CallArgs& args) { return contains(rt, argument(args), v); }},
-      {"even", [](Runtime&, const Value& v, CallArgs&) { return integerOf(v) % 2 == 0; }},
-      {"odd", [](Runtime&, const Value& v, CallArgs&) { return integerOf(v) % 2 != 0; }},
-      {"divisibleby",
-       [](Runtime&, const Value& v, CallArgs& args) {
-         const int64_t by = integerOf(argument(args)), number = integerOf(v);
-         if (by == 0) raise("integer division or modulo by zero");
-         return by == -1 || number % by == 0;
-       }},
+      {"even", [](Runtime& rt, const Value& v, CallArgs&) { return hasRest(rt, v, Value(int64_t{2}), 0); }},
+      {"odd", [](Runtime& rt, const Value& v, CallArgs&) { return hasRest(rt, v, Value(int64_t{2}), 1); }},
+      {"divisibleby", [](Runtime& rt, const Value& v, CallArgs& args) { return hasRest(rt, v, argument(args), 0); }},
       {"lower",
        [](Runtime& rt, const Value& v, CallArgs&) { return hasOnlyCase(rt, str(rt, v).string(), Case::kLower); }},
       {"upper",

@@ -10,8 +10,7 @@ namespace chorus::tmpl {
 
 Value* Scope::findHere(Runtime& rt, std::string_view name) {
   for (Variable& variable : variables.first(size)) {
-    rt.charge(sizeof(Variable::name));
-    if (variable.name == name) return &variable.value;
+    if (rt.sameName(variable.name, name)) return &variable.value;
   }
   return nullptr;
 }

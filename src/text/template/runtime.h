@@ -104,6 +104,14 @@ class Runtime {
     Runtime& rt_;
   };
 
+  // Whether two names, which may be long, are equal.
+  bool sameName(std::string_view a, std::string_view b) {
+    charge(sizeof(std::string_view));
+    if (a.size() != b.size()) return false;
+    charge(a.size());
+    return a == b;
+  }
+
   Interpreter* interpreter = nullptr;  // executes calls of macros and recursive loops
 
  private:

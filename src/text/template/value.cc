@@ -160,7 +160,7 @@ bool truthy(const Value& v) {
 
 bool equals(Runtime& rt, const Value& a, const Value& b) {
   rt.charge(sizeof(Value));
-  if (a.isWideInteger() != b.isWideInteger()) return wideEqualsFloat(a, b) || wideEqualsFloat(b, a);
+  if (a.isWideInteger() != b.isWideInteger()) return wideEqualsFloat(rt, a, b) || wideEqualsFloat(rt, b, a);
   if (a.isNumber() && b.isNumber()) {
     return a.isInteger() && b.isInteger() ? a.integer() == b.integer() : a.number() == b.number();
   }
@@ -206,8 +206,7 @@ bool lessThan(Runtime& rt, const Value& a, const Value& b) {
   requireDefined(a);
   requireDefined(b);
   if ((a.isWideInteger() && (b.isWideInteger() || b.isNumber())) || (b.isWideInteger() && a.isNumber())) {
-    rt.charge(2 * (a.isWideInteger() ? a.digits().size() : b.digits().size()));
-    return wideLess(a, b);
+    return wideLess(rt, a, b);
   }
   if (a.isNumber() && b.isNumber()) {
     return a.isInteger() && b.isInteger() ? a.integer() < b.integer() : a.number() < b.number();

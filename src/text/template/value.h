@@ -138,7 +138,9 @@ class Sequence {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   Value at(size_t i) const {
-    return flavor_ == Flavor::kRange ? Value(start_ + static_cast<int64_t>(i) * step_) : items_[i];
+    if (flavor_ != Flavor::kRange) return items_[i];
+    // Unsigned numbers, because the product of a large step may not fit int64_t although the sum does.
+    return Value(static_cast<int64_t>(static_cast<uint64_t>(start_) + i * static_cast<uint64_t>(step_)));
   }
   // Empty for a range, whose items are computed one by one.
   std::span<const Value> items() const { return {items_, flavor_ == Flavor::kRange ? 0 : size_}; }

@@ -15,10 +15,10 @@ inline constexpr size_t kMaxDigits = 4300;
 // TemplateError for more than kMaxDigits digits.
 Value integerOfDigits(Runtime& rt, std::string_view digits);
 // The decimal digits of a float that is integral and outside of int64_t; empty for every other float.
-std::string wideDigitsOf(double number);
+std::string wideDigitsOf(Runtime& rt, double number);
 // Whether `wide` is a wide integer and `number` a float of the same value.
-bool wideEqualsFloat(const Value& wide, const Value& number);
+bool wideEqualsFloat(Runtime& rt, const Value& wide, const Value& number);
 // a < b for two numbers, at least one of which is a wide integer.
-bool wideLess(const Value& a, const Value& b);
+bool wideLess(Runtime& rt, const Value& a, const Value& b);
 
 }  // namespace chorus::tmpl
