@@ -465,9 +465,89 @@ lines.split('\\n')[-1]
 loop
 loop.index
 cycler(1)
+'%s|%r' % (missing, missing)
+'%s' % missing
+'%r' % missing
+'x' % missing
+'x' % l
+'x' % d
+'x' % range(3)
+'x' % n
+'%d' % missing
+'%f' % missing
+'%(x)s' % missing
+'%s|%r' | format(missing, missing)
+'%08.3d|%+05d|% d|%-5d|%-05d|' % (42, 3, 3, 3, 3)
+'%i|%u|%d|%d|%d' % (3, 4, 2.9, -2.9, true)
+'%x|%X|%o|%#x|%#X|%#o|%#010x|%x' % (255, 255, 8, 255, 255, 8, -255, -255)
+'%#.5x|%.5d|%+.3d|%.d' % (255, 42, 42, 0)
+'%x' % 2.5
+'%d' % 'x'
+'%f' % 'x'
+'%f|%.1f|%.f|%10.3f|%-10.3f|%010.3f|%+.2f|% .2f' % (f, f, f, f, f, -f, f, f)
+'%e|%E|%g|%G|%#g|%#.3g|%g' % (f, f, f, f, 1, 1, 1e20)
+'%06f|%06F|%-6f|%+f' % ('inf' | float, '-inf' | float, 'nan' | float, 'nan' | float)
+'%.30f|%.20e|%3000.1f' % (0.1, 0.1, f)
+'%d' % 1e20
+'%d' % ('inf' | float)
+'%5s|%-5s|%.2s|%5.1s|%05s|%.3r' % ('ab', 'ab', 'abc', u, 'a', s)
+'%q' % 1
+'%' % 1
+'1e999' | int
+'-1e999' | int(5)
+'inf' | int(3)
+'nan' | int(3)
+'nan' | float | int(4)
+'1e999' | float | int
+1e22 | int
+0.5 | round
+-0.4 | round
+2.675 | round(2)
+1.5e-10 | round(10)
+1.5e-10 | round(30)
+1e300 | round(5)
+123456.789 | round(-2)
+missing is callable
+d.missing is callable
+namespace is callable
+cycler(1) is callable
+joiner() is callable
+(-9223372036854775807 - 1) % 3
+missing | sort
+missing | groupby('age')
+missing | slice(2) | list
+missing | reverse
+l | map('string') | reverse
+l | truncate(1)
+d | truncate(300)
+l | truncate(4, true, '', 0)
+missing | truncate(3)
+d[l]
+d[d]
+joiner(1)()
+joiner(none)()
+2.5 is even
+4.0 is even
+3.0 is odd
+'x' is odd
+missing is even
+7.5 is divisibleby 2.5
+7 is divisibleby 0
+10.0 ** 400
+0.0 ** -1
+0 ** -1
+2.0 ** -2
+-0.5 // -3
+-0.5 // 3
+l.index(1, 1)
+l.index(3, 1)
+l.index(2, -1, 9)
+l.index(1, 0, -2)
 """.strip("\n").split("\n")
 
 _STATEMENTS = [
+    "{% for i in l %}{% break %}{% else %}none{% endfor %}", "{% for i in l %}{% continue %}{% else %}none{% endfor %}", "{% for i in l %}{% if loop.last %}{% break %}{% endif %}{{ i }}{% else %}none{% endfor %}", "{% for i in l %}{{ loop | length }}{% endfor %}",
+    "{% for i in l %}{{ loop is callable }}{% endfor %}", "{% macro m() %}{% endmacro %}{{ m is callable }}",
     "", "plain text\n", "two\n\n", "{{ a }}\n", "a\r\nb\rc\n", "{# comment #}x", "{# c #}\nx", "x {#- c -#} y", "{{ '{{' }}", "{% raw %}{{ a }}{% endraw %}|", "{% raw -%}\n x {{ }} {%- endraw %}\n|", "  {% raw %}\n x\n  {% endraw %}\ny",
     "{% if a %}\nyes\n{% endif %}\nend", "  {% if a %}\n    yes\n  {% endif %}\nend", "x  {% if a %} y {% endif %}  z", "{%- if a -%}  y  {%- endif -%}  z", "a\n  {%- if a %}\n b {%- endif %}\n c", "a\n  {%+ if a %}\nb{% endif +%}\nc", "{{- a }} {{ a -}}  x", "  {{ a }}\n  {{- a }}\n", "x\n\t {% if a %}\ny{% endif %}", "{% if a -%}\n\n  y{% endif %}", "{{ a }}\n\n\n{{ b }}\n\n",
     "{% if n %}1{% elif empty %}2{% elif a %}3{% else %}4{% endif %}", "{% if missing %}1{% else %}2{% endif %}", "{% if a %}x", "{% endif %}", "{% if %}x{% endif %}", "{% unknown %}", "{{ a", "{{ }}", "{% if a = 1 %}{% endif %}", "{{ a b }}", "{{ 'x }}", "{{ [1, }}", "{{ (1 }}", "{{ a | }}", "{{ 1.2.3 }}", "{{ a.1b }}", "{# open", "{% raw %}x", "{{ @ }}", "}} %} #}", "{ {", "{{ {'a': {'b': 1}} }}", "{{ {'a': 1}}}",

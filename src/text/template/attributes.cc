@@ -74,7 +74,10 @@ Value subscriptOf(Runtime& rt, const Value& object, const Value& key) {
   rt.charge(sizeof(Value));
   requireDefined(object);
   if (object.isDict()) {
-    if (const Value* value = object.dict().find(rt, key)) return *value;
+    // Jinja finds nothing under a value that can't be a key.
+    const bool can_be_key = !key.isDict() && (!key.isSequence() || key.sequence().flavor() == Sequence::Flavor::kTuple);
+    const Value* const value = can_be_key ? object.dict().find(rt, key) : nullptr;
+    if (value != nullptr) return *value;
   } else if (key.isInteger() && object.isSequence() && object.sequence().flavor() <= Sequence::Flavor::kRange) {
     const auto length = static_cast<int64_t>(object.sequence().size());
     const int64_t index = key.integer() < 0 ? key.integer() + length : key.integer();

@@ -75,7 +75,6 @@ Value sortedList(Runtime& rt, Pairs& pairs, bool reverse) {
 
 Value sortFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "sort", {"reverse", "case_sensitive", "attribute"});
-  requireDefined(v);
   Pairs pairs(rt);
   Items items(rt, v);
   for (Value item; items.next(item);) pairs.push({sortKeyOf(rt, item, a[2], a.truthOr(1, false)), item});
@@ -85,7 +84,6 @@ Value sortFilter(Runtime& rt, const Value& v, CallArgs& args) {
 // Returns pairs of an attribute's value and the items that have it, in the order of the values.
 Value groupbyFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "groupby", {"attribute", "default", "case_sensitive"}, 1);
-  requireDefined(v);
   const Value* fallback = a.given(1) ? a[1] : nullptr;
   const bool case_sensitive = a.truthOr(2, false);
   Pairs pairs(rt);
@@ -114,7 +112,6 @@ Value sliceFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "slice", {"slices", "fill_with"}, 1);
   const int64_t count = a.integerOr(0, 1);
   if (count < 1 || count > rt.limits().max_range) raise("slice needs a number from 1 to {}", rt.limits().max_range);
-  requireDefined(v);
   Items items(rt, v);
   ValueBuffer all(rt);
   for (Value item; items.next(item);) all.push(item);
@@ -269,14 +266,15 @@ Value itemsFilter(Runtime& rt, const Value& v, CallArgs& args) {
   return Sequence::make(rt, Flavor::kGenerator, view.sequence().items());
 }
 
+// Returns an iterator, or a list if Python can't iterate over the value backwards.
 Value reverseFilter(Runtime& rt, const Value& v, CallArgs&) {
-  requireDefined(v);
   if (v.isString()) return slice(rt, v, Value(), Value(), Value(int64_t{-1}));
   const Value all = sequenceOf(rt, v);
   const size_t size = all.sequence().size();
   const std::span<Value> items = rt.newValues(size);
   for (size_t i = 0; i < size; ++i) items[i] = all.sequence().at(size - 1 - i);
-  return Sequence::make(rt, Flavor::kGenerator, items);
+  const bool backwards = v.isDict() || (v.isSequence() && v.sequence().flavor() != Flavor::kGenerator);
+  return Sequence::make(rt, backwards ? Flavor::kGenerator : Flavor::kList, items);
 }
 
 Value lengthFilter(Runtime& rt, const Value& v, CallArgs&) { return Value(lengthOf(rt, v)); }

@@ -145,11 +145,11 @@ Value intFilter(Runtime& rt, const Value& v, CallArgs& args) {
     number = parseFloat(rt, v.string());
   } else if (v.kind() == Kind::kFloat) {
     number = v.number();
-  }
-  if (number) {
-    if (const std::string digits = wideDigitsOf(*number); !digits.empty()) return integerOfDigits(rt, digits);
     if (std::isinf(*number)) raise("cannot convert float infinity to integer");
-    if (!std::isnan(*number)) return Value(static_cast<int64_t>(*number));
+  }
+  if (number && std::isfinite(*number)) {
+    const std::string digits = wideDigitsOf(rt, *number);
+    return digits.empty() ? Value(static_cast<int64_t>(*number)) : integerOfDigits(rt, digits);
   }
   return a[0] != nullptr ? *a[0] : Value(int64_t{0});
 }
@@ -278,14 +278,14 @@ Value wordcountFilter(Runtime& rt, const Value& v, CallArgs&) {
 
 Value truncateFilter(Runtime& rt, const Value& v, CallArgs& args) {
   const BoundArgs a(args, "truncate", {"length", "killwords", "end", "leeway"});
-  if (!v.isString()) lengthOf(rt, v);  // throws for a value that has no length
-  const Value value = str(rt, v);
-  const std::string_view text = value.string(), end = a.textOr(2, "...");
-  const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = lengthOf(rt, value);
+  const std::string_view end = a.textOr(2, "...");
+  const int64_t length = a.integerOr(0, 255), leeway = a.integerOr(3, 5), size = lengthOf(rt, v);
   const auto end_size = static_cast<int64_t>(countOf(rt, end));
   int64_t keep, most;
   if (__builtin_sub_overflow(length, end_size, &keep) || keep < 0) raise("expected length >= {}", end_size);
-  if (__builtin_add_overflow(length, leeway, &most) || size <= most) return value;
+  if (__builtin_add_overflow(length, leeway, &most) || size <= most) return v;
+  if (!v.isString()) raise("truncate can't shorten '{}' objects", typeName(v));
+  const std::string_view text = v.string();
   std::string_view cut = text.substr(0, byteOffset(rt, text, static_cast<size_t>(keep)));
   if (!a.truthOr(1, false)) {
     rt.charge(cut.size());

@@ -59,7 +59,8 @@ Value namespaceFunction(Runtime& rt, const Function&, CallArgs& args) {
 // Makes a function that returns an empty text at its first call and then the separator.
 Value joinerFunction(Runtime& rt, const Function&, CallArgs& args) {
   const std::span<Value> captures = rt.newValues(1);
-  captures[0] = Value::ofText(BoundArgs(args, "joiner", {"sep"}).textOr(0, ", "));
+  const BoundArgs a(args, "joiner", {"sep"});
+  captures[0] = a[0] != nullptr ? *a[0] : Value::ofText(", ");
   return Function::make(
       rt, "joiner",
       [](Runtime&, const Function& self, CallArgs&) {

@@ -111,6 +111,7 @@ Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable,
   if (stmt.recursive) scope.capture();
   LoopState* const loop = LoopState::make(rt_, items, level, stmt.recursive ? &stmt : nullptr, &scope);
   Scope* body = inner(scope);
+  bool completed = false;
   for (; loop->index() < count; loop->advance()) {
     rt_.step();
     // The scope of the body is reused unless something refers to it.
@@ -118,9 +119,12 @@ Interpreter::Flow Interpreter::execLoop(const Stmt& stmt, const Value& iterable,
     body->size = 0;
     body->set(rt_, "loop", Value(loop));
     assign(parts.targets[0], items.sequence().at(loop->index()), *body);
-    if (exec(parts.bodies[0], *body, out) == Flow::kBreak) break;
+    const Flow flow = exec(parts.bodies[0], *body, out);
+    if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
   }
-  return Flow::kNormal;
+  // In Jinja, an iteration that continue or break ends does not count as one.
+  return stmt.has_else && !completed ? exec(parts.bodies[1], *inner(scope), out) : Flow::kNormal;
 }
 
 // Executes the blocks whose body has its own scope.

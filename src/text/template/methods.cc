@@ -1,4 +1,6 @@
 // Methods of loops, and those methods of Python's built-in collections that don't change them.
+#include <algorithm>
+
 #include "text/template/method_table.h"
 #include "text/template/text_scan.h"
 #include "text/unicode.h"
@@ -46,9 +48,14 @@ const MethodTable& listMethods() {
   static const MethodTable table = {
       {"index",
        [](Runtime& rt, const Value& l, CallArgs& args) {
-         const BoundArgs a(args, "index", {"value"}, 1);
-         for (size_t i = 0; i < l.sequence().size(); ++i) {
-           if (equals(rt, l.sequence().at(i), *a[0])) return Value(static_cast<int64_t>(i));
+         const BoundArgs a(args, "index", {"value", "start", "stop"}, 1);
+         const auto size = static_cast<int64_t>(l.sequence().size());
+         const auto bound = [&](size_t i, int64_t fallback) {
+           const int64_t at = a.integerOr(i, fallback);
+           return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+         };
+         for (int64_t i = bound(1, 0), stop = bound(2, size); i < stop; ++i) {
+           if (equals(rt, l.sequence().at(static_cast<size_t>(i)), *a[0])) return Value(i);
          }
          raise("{} is not in list", printable(repr(rt, *a[0]).string()));
        }},

@@ -166,6 +166,8 @@ int64_t lengthOf(Runtime& rt, const Value& value) {
       return static_cast<int64_t>(countOf(rt, value.string()));
     case Kind::kDict:
       return static_cast<int64_t>(value.dict().size());
+    case Kind::kLoop:
+      return static_cast<int64_t>(value.loop().items().size());
     case Kind::kSequence:
       if (value.sequence().flavor() != Sequence::Flavor::kGenerator) {
         return static_cast<int64_t>(value.sequence().size());
