@@ -31,7 +31,7 @@ TEST(PositionTablesTest, HostMemoryIsBoundedAndTheTablesAreWhole) {
   spec.layers.resize(2);
   spec.layers[0].attention.rope = {.kind = RopeKind::kNeox, .dims = 2 * kPairs};
   spec.layers[0].attention.query_scaling = {.beta = 0.5, .length = 100};
-  spec.layers[1].attention.slopes = {0.5f, 0.25f};
+  spec.layers[1].attention.alibi = {.heads = 8, .first = 2, .count = 3};
   UploadRecorder backend;
   const DevicePositionTables tables(spec, kPositions, backend);
   EXPECT_EQ(static_cast<int64_t>(backend.allocated()), DevicePositionTables::bytes(spec, kPositions));
@@ -49,7 +49,7 @@ TEST(PositionTablesTest, HostMemoryIsBoundedAndTheTablesAreWhole) {
   EXPECT_EQ(read(first.rope.sin, kPositions * kPairs), expected.sin);
   EXPECT_EQ(read(first.query_scales, kPositions),
             makeQueryScales(spec.layers[0].attention.query_scaling, 0, kPositions));
-  EXPECT_EQ(read(tables.ofLayers().at(1).slopes, 2), spec.layers[1].attention.slopes);
+  EXPECT_EQ(read(tables.ofLayers().at(1).slopes, 3), alibiSlopes(spec.layers[1].attention.alibi));
 }
 
 }  // namespace

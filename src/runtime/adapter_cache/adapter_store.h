@@ -21,6 +21,7 @@
 #include "runtime/adapter_cache/adapter_cache.h"
 #include "runtime/adapter_cache/adapter_lease.h"
 #include "runtime/adapter_cache/adapter_loader.h"
+#include "runtime/adapter_cache/claim_shares.h"
 
 namespace chorus {
 
