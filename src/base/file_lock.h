@@ -40,8 +40,8 @@ struct LockedDirectory {
 // Error(kExhausted).
 LockedDirectory makeLockedDirectory(const std::filesystem::path& parent, std::string_view prefix);
 
-// Removes the entries of `parent` whose names begin with `prefix` and for which lockOf() returns a lock: those that
-// processes which have ended left behind. A failure is not an error.
+// Removes the entries of `parent` whose names begin with `prefix` and for which lockOf() returns a lock: those left
+// behind by processes that have ended. A failure is not an error.
 void removeStale(const std::filesystem::path& parent, std::string_view prefix,
                  const std::function<std::optional<FileLock>(const std::filesystem::path&)>& lockOf);
 

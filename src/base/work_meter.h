@@ -29,7 +29,7 @@ class WorkStopped : public Error {
 class WorkMemory {
  public:
   virtual ~WorkMemory() = default;
-  // Called before the work holds up to `bytes` in all, more than in any call before. Throws if they are not granted.
+  // Called before the work's total exceeds what was granted so far. bytes: the new total. Throws if it is not granted.
   virtual void grant(size_t bytes) = 0;
 };
 

@@ -28,9 +28,9 @@ RankDigests readRankDigests(const Json& config, int32_t ranks, std::string_view 
 void writeEngineConfig(const std::filesystem::path& dir, const Json& pretrained_config, const BuildConfig& config,
                        const RankDigests& digests);
 
-// Finds an entry of the directory that is not of an engine (StagedDirectory::FindForeign): anything but config.json and
-// rankN.engine, or one of these if none of them shows that `chorus build` wrote it. TensorRT-LLM's engines have the
-// same names.
+// Returns an entry that forbids replacing the directory as an engine (StagedDirectory::FindForeign): any but
+// config.json and rankN.engine. If there are only these, returns one of them unless one shows that `chorus build` wrote
+// it, because TensorRT-LLM's engines have the same names.
 std::optional<std::string> foreignToEngine(const std::filesystem::path& dir);
 
 }  // namespace chorus

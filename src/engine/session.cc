@@ -91,7 +91,7 @@ struct Session::State {
   ModelWeights host_weights;
   std::unique_ptr<Decoder> decoder;
   AdapterGroups adapter_groups;
-  // mostLogits() of them; not initialised, so that the rows of contexts take no memory until a request is scored.
+  // [mostLogits()]. Not initialised, so that pages for rows of contexts are taken only when a request is scored.
   std::unique_ptr<float[]> host_logits;
   size_t num_host_logits = 0;
   std::vector<float> context_logits;  // of a step whose logits do not fit in host_logits

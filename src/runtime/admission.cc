@@ -273,9 +273,9 @@ void Admission::admit(Node node) noexcept {
     if (request.refusal) throw Error(*request.refusal);
     for (const auto& sequence : request.sequences()) {
       if (request.hasAdapters()) {
-        claim_shares_.arrived(request.client_id, Clock::now());
         sequence->adapter =
             request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
+        claim_shares_.arrived(request.client_id, Clock::now());
         claims_changed_ = true;
       }
       enqueue(*sequence);
@@ -320,9 +320,6 @@ void Admission::endOverdue() {
 
 void Admission::claimAdapters() {
   if (!claims_changed_) return;
-  claims_changed_ = false;
-  adapters_.beginClaims();
-  ++claim_rounds_;
   clients_share_adapters_ = claim_shares_.shared(Clock::now());
   if (clients_share_adapters_) {
     claim_shares_.clear();
@@ -330,6 +327,9 @@ void Admission::claimAdapters() {
       for (const auto& sequence : request->sequences()) countClaims(*sequence);
     }
   }
+  claims_changed_ = false;  // not before, because counting may throw
+  adapters_.beginClaims();
+  ++claim_rounds_;
   size_t seen = 0;
   beginTurns();
   Sequence* next = nextTurn();
@@ -357,7 +357,7 @@ void Admission::claimOf(Sequence& first) {
     }
   };
   forEachSibling([&](Sequence& sequence) { claiming_.push_back(&sequence.adapter); });
-  const ClientClaims* const own = clients_share_adapters_ ? &claim_shares_.of(FairQueue::clientOf(first)) : nullptr;
+  ClientClaims* const own = clients_share_adapters_ ? &claim_shares_.of(first.request.client_id) : nullptr;
   adapters_.claim(claiming_, first.times_bypassed, options_.scheduler.max_bypasses, own);
   forEachSibling([&](Sequence& sequence) {
     if (clients_share_adapters_) countClaims(sequence);
@@ -366,7 +366,7 @@ void Admission::claimOf(Sequence& first) {
 }
 
 void Admission::countClaims(const Sequence& sequence) {
-  if (sequence.adapter.claimed) claim_shares_.add(FairQueue::clientOf(sequence), sequence.adapter);
+  if (sequence.adapter.claimed) claim_shares_.add(sequence.request.client_id, sequence.adapter);
 }
 
 // Checks tokens outside the model's vocabulary against the adapter's vocabulary, once it is loaded. Throws Error.

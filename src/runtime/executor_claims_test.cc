@@ -58,33 +58,73 @@ TEST_F(ExecutorClaimsTest, ALongQueueThatIsCancelledIsOnlyAWait) {
 
 TEST_F(ExecutorClaimsTest, AClientLeavesRoomForOthers) {
   setAdapterRoom(8);
-  options.reject_when_full = true;
-  std::vector<executor::IdType> ids;
   const auto of_client = [](uint64_t client, int32_t max_tokens, uint64_t task_id) {
     Request r = withAdapter({2}, max_tokens, task_id);
     r.setClientId(client);
     return r;
   };
-  int running_red = 0;
+  std::vector<executor::IdType> ids;
+  int steps_of_red = 0;
   before_step = [&](int, const StepInput& input) {
     if (input.adapters.empty() || input.adapters[0].adapter != fakeParts("red-3")->id) return;
-    ++running_red;
-    if (running_red == 3) ids.push_back(enqueue(of_client(1, 2, 2)));
-    if (running_red == 6) ids.push_back(enqueue(of_client(2, 2, 3)));
+    ++steps_of_red;
+    if (steps_of_red == 3) ids.push_back(enqueue(of_client(1, 2, 2)));
+    if (steps_of_red == 6) ids.push_back(enqueue(of_client(2, 2, 3)));
+  };
+  for (const bool reject : {false, true}) {
+    options.reject_when_full = reject;
+    ids.clear();
+    steps_of_red = 0;
+    start();
+    uint64_t id = 0;
+    for (const char* name : {"red-3", "blue-3", "green-3", "grey-1"}) core->registerAdapter(++id, fakeSource(name));
+    answer(of_client(2, 1, 4));
+    EXPECT_EQ(answer(of_client(1, 30, 1)), expectedTokens({2}, 30, kVocab, "red-3"));
+    ASSERT_EQ(ids.size(), 2u);
+    EXPECT_EQ(resultOf(ids[1]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "green-3"));
+    if (reject)
+      EXPECT_EQ(errorOf(ids[0]), "PEFT Cache is full. Could not store taskId=2") << "red-3 and green-3 leave no room";
+    else
+      EXPECT_EQ(resultOf(ids[0]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "blue-3")) << "after red-3";
+    Request both = request({2}, 2);
+    both.setClientId(1);
+    both.setLoraComposition({{1, 1.0f}, {2, 1.0f}});
+    EXPECT_EQ(errorOf(enqueue(both)), "PEFT Cache is full. Could not store taskId=1") << "more than half of the cache";
+    core->shutdown();
+  }
+}
+
+// Requests for the adapter in use do not keep their client's request for another one waiting for ever.
+TEST_F(ExecutorClaimsTest, AClientsOtherAdapterHasItsTurn) {
+  setAdapterRoom(10);
+  options.scheduler.max_bypasses = 3;
+  const auto of_client = [](uint64_t client, int32_t max_tokens, uint64_t task_id) {
+    Request r = withAdapter({2}, max_tokens, task_id);
+    r.setClientId(client);
+    return r;
+  };
+  constexpr int kRequests = 40;
+  std::atomic<executor::IdType> blue = 0;
+  std::atomic<int> before_blue = 0;
+  bool red_ran = false, blue_ran = false;
+  before_step = [&](int, const StepInput& input) {
+    for (const auto& rows : input.adapters) {
+      blue_ran = blue_ran || rows.adapter == fakeParts("blue-4")->id;
+      red_ran = red_ran || rows.adapter == fakeParts("red-4")->id;
+    }
+    if (!red_ran || blue_ran || before_blue == kRequests) return;
+    if (blue == 0) blue = enqueue(of_client(1, 2, 2));
+    enqueue(of_client(1, 3, 1));  // runs when the red ones before it end
+    ++before_blue;
   };
   start();
   uint64_t id = 0;
-  for (const char* name : {"red-3", "blue-3", "green-3", "grey-1"}) core->registerAdapter(++id, fakeSource(name));
-  answer(of_client(2, 1, 4));
-  const auto red = answer(of_client(1, 30, 1));
-  EXPECT_EQ(red, expectedTokens({2}, 30, kVocab, "red-3"));
-  ASSERT_EQ(ids.size(), 2u);
-  EXPECT_EQ(resultOf(ids[1]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "green-3"));
-  EXPECT_EQ(resultOf(ids[0]).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "blue-3")) << "once red-3 has ended";
-  Request both = request({2}, 2);
-  both.setClientId(1);
-  both.setLoraComposition({{1, 1.0f}, {2, 1.0f}});
-  EXPECT_EQ(errorOf(enqueue(both)), "PEFT Cache is full. Could not store taskId=1") << "more than half of the cache";
+  for (const char* name : {"red-4", "blue-4", "grey-1"}) core->registerAdapter(++id, fakeSource(name));
+  answer(of_client(2, 1, 3));
+  answer(of_client(1, 3, 1));
+  EXPECT_EQ(resultOf(blue).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, "blue-4"));
+  core->shutdown();
+  EXPECT_LT(before_blue, kRequests);
 }
 
 // A directory may have new content when it is loaded again; all sequences of a request must still use the same content.

@@ -77,7 +77,7 @@ struct RequestView {
   bool generating = false;      // its context is done: one token a step
   bool was_paused = false;      // always chunkable, because its context may have outgrown max_num_tokens
   // Context: position from which all rows of its chunks have logits, for the log probabilities of its prompt. A chunk
-  // that begins before it ends there.
+  // that begins before the block of this position ends at that block's start at the latest.
   int32_t scored_from = std::numeric_limits<int32_t>::max();
   uint64_t adapter = 0;  // adapter or composition of its rows, adjacent in a step if equal; 0: base only
   std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
@@ -124,6 +124,7 @@ struct SchedulerPlan {
     std::vector<ClientTally> clients;
     std::vector<uint8_t> gone;  // per running request: 1 if it is paused for another client
     std::vector<ContextLane> lanes;
+    std::vector<int32_t> scoring;  // running and starting contexts whose next chunk has logits in all rows
   } scratch;
 
   // requests: number of views, of which `running` are running.

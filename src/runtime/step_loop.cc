@@ -63,10 +63,11 @@ bool StepLoop::plan() {
   }
   // Adds enough waiting sequences for the free slots, and a few newcomers for which another client's sequence may be
   // paused. Only a few per step, because viewOf() compares each prompt with the prefix cache. For the same reason a
-  // client's turns end with its first sequence that lacks blocks: the scheduler starts none of the client's behind it.
+  // client's turns end with its first sequence that lacks blocks: the scheduler hardly ever starts one behind it.
   constexpr size_t kMostNewcomers = 8;
-  // Tokens of sequences that may start in one step. Their start takes time for each token: counts for penalties, an
-  // index of n-grams, the reuse of cached blocks. A composition of adapters costs as much as this many tokens.
+  // Tokens of sequences with cached prompts that may start in one step. Their start takes time for each token: counts
+  // for penalties, an index of n-grams, the reuse of blocks. A composition of adapters costs as much as this many
+  // tokens. Starts of other prompts are limited by the tokens that a step computes.
   constexpr int64_t kMostPrepared = 1 << 18, kCompositionCost = 1 << 15;
   const FairQueue& queue = admission_.queue();
   const bool several_clients = queue.numClients() > 1;
@@ -88,7 +89,8 @@ bool StepLoop::plan() {
     if (blocksLacking(options_.scheduler, views_.back()) > free_blocks) {
       admission_.endTurnsOf(*sequence);
     } else {
-      prepared += sequence->numTokens() + (sequence->adapter.composition != nullptr ? kCompositionCost : 0);
+      if (!views_.back().can_reuse_next) prepared += sequence->numTokens();
+      if (sequence->adapter.composition != nullptr) prepared += kCompositionCost;
     }
   }
   // A sequence may be paused for another client, or under kMAX_UTILIZATION.

@@ -35,7 +35,7 @@ struct AdapterLease {
   bool claimed = false;      // all members are pinned in the host level
   bool on_device = false;    // all members are pinned in the device level
   // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead
-  // of it in the queue.
+  // of it in the queue, or because its client would leave too little for others.
   bool no_room = false;
   uint64_t number = 0;  // of what the rows run with: not 0, never reused for other content
   // What the rows run with; set once all members are loaded. Of a composition it is `described`, with nothing but the

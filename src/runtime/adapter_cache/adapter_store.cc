@@ -147,26 +147,27 @@ void AdapterStore::beginClaims() {
 
 bool AdapterStore::leavesRoom(const AdapterLease& lease, const ClientClaims& own) const {
   const AdapterLevel& host = cache_.host();
-  AdapterSize claimed, added;
-  for (const AdapterKey key : own) {
-    if (host.contains(key)) claimed += host.sizeOf(key);
+  AdapterSize claimed, added, total;
+  const auto counts = [&](AdapterKey key) { return !pinned_.contains(key); };
+  for (const AdapterKey key : own.adapters) {
+    if (host.contains(key) && counts(key)) claimed += host.sizeOf(key);
   }
   for (const AdapterMember& member : lease.members) {
     const AdapterSize size = host.contains(member.key) ? host.sizeOf(member.key) : sizeOf(member);
-    if (!own.contains(member.key)) claimed += size;
+    total += size;
+    if (!own.adapters.contains(member.key) && counts(member.key)) claimed += size;
     if (!host.contains(member.key) || !host.isPinned(member.key)) added += size;
   }
-  // A client's first adapter may be of any size that the cache takes.
-  if (added == AdapterSize() || (own.empty() && lease.members.size() == 1)) return true;
-  if (claimed.within(host.capacity() - host.pinnedSize() - added)) return true;
-  if (own.empty() && (reject_when_full_ || !claimed.within(host.capacity() - claimed))) {
-    throw Error(ErrorCode::kBusy, fullMessage(lease.members.front().key.task_id));
-  }
-  return false;
+  if (added == AdapterSize()) return true;
+  const AdapterSize left = host.capacity() - host.pinnedSize() - added;
+  if (!total.within(host.capacity()) || !AdapterSize().within(left)) return true;
+  if (!own.adapters.empty()) return claimed.within(left);
+  if (lease.members.size() == 1 || claimed.within(host.capacity() - claimed)) return true;
+  throw Error(ErrorCode::kBusy, fullMessage(lease.members.front().key.task_id));
 }
 
 void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses,
-                         const ClientClaims* own) {
+                         ClientClaims* own) {
   int32_t wanted = 0;
   for (const AdapterLease* lease : leases) {
     if (lease->claimed && !may_load_) --claims_left_;
@@ -175,7 +176,11 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
   if (wanted == 0 || claims_left_ < wanted) return;
   for (AdapterLease* lease : leases) {
     if (lease->claimed) continue;
-    if (own != nullptr && !leavesRoom(*lease, *own)) return;
+    if (own != nullptr && (own->closed || !leavesRoom(*lease, *own))) {
+      own->closed = own->closed || times_bypassed >= max_bypasses;
+      for (AdapterLease* other : leases) other->no_room = true;
+      return;
+    }
     if (claimNow(*lease)) {
       if (!may_load_) --claims_left_;
       continue;

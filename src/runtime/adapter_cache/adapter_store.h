@@ -60,15 +60,16 @@ class AdapterStore {
   // With AdapterCapacity::reject_when_full there is no such waiting: claim() throws Error(kBusy) for a request that
   // finds no room, and nothing has changed then.
   //
-  // own: what the client's requests have claimed before, if clients share the cache; null: no limit. The client may
-  // claim no more than then remains for others: what is neither loaded nor evictable. Beyond that a request waits for
-  // its own client's requests, and claim() leaves the leases as they are. Without such requests it throws Error(kBusy)
-  // under reject_when_full, or if the adapters take more than half of the cache.
+  // own: what the client's requests have claimed before, if clients share the cache; null: no limit. Together with
+  // these leases it may be no larger than what it leaves for others: room that is free or that evictions can free.
+  // Pinned adapters do not count, and a client's only adapter may be of any size. A request beyond that waits for its
+  // own client's requests, of which at most max_bypasses may overtake it. If there are none, which needs several
+  // adapters of more than half the cache together, claim() throws Error(kBusy).
   //
   // Throws Error(kTooLarge) if the adapters can never fit, Error if they cannot be composed.
   void beginClaims();
   void claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses,
-             const ClientClaims* own = nullptr);
+             ClientClaims* own = nullptr);
 
   // takeLoaded: the next finished load, already in the cache if it succeeded; nullopt if there is none. Before the next
   // call, pass it to give() for every lease: those that waited for it take its packed weights. give() throws Error if
@@ -120,7 +121,8 @@ class AdapterStore {
   // Adds the task's content to the lease unless it is there already. Returns the content's number.
   uint64_t addMember(uint64_t task_id, AdapterLease& lease);
   AdapterSize sizeOf(const AdapterMember& member) const;
-  // Whether the client may claim this lease as well. Throws as claim() does.
+  // Whether the client may claim this lease as well, or the lease finds no room whoever claims it. Throws as claim()
+  // does.
   bool leavesRoom(const AdapterLease& lease, const ClientClaims& own) const;
   // Returns false if there is no room. Throws as claim() does.
   bool claimNow(AdapterLease& lease);

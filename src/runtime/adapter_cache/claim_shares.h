@@ -3,23 +3,27 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
 
 #include "runtime/adapter_cache/adapter_lease.h"
 
 namespace chorus {
 
-// The adapters that the requests of one client have claimed.
-using ClientClaims = std::set<AdapterKey>;
+// What the requests of one client have claimed.
+struct ClientClaims {
+  std::set<AdapterKey> adapters;
+  // A request of the client has waited for the others so often that they may claim nothing before it.
+  bool closed = false;
+};
 
-// What each client has claimed, for the limit of AdapterStore::claim(). There is no limit while the requests with
-// adapters are of one client. Belongs to the step thread.
+// The claims of each client, for the limit of AdapterStore::claim(). There is no limit if all requests with adapters of
+// the last kMemory were of one client. Belongs to the step thread.
 class ClaimShares {
  public:
   using Clock = std::chrono::steady_clock;
-  // How long clients share the cache after requests of two of them came in turn.
+  // Clients share the cache for this long after a request with adapters came from another client than the one before.
   static constexpr std::chrono::minutes kMemory{10};
 
   // A request with adapters has come.
@@ -31,17 +35,16 @@ class ClaimShares {
 
   // The claims are counted anew for each round: clear(), then add() for every claimed lease.
   void clear() { claims_.clear(); }
-  // client: number of FairQueue::clientOf().
-  void add(uint64_t client, const AdapterLease& lease) {
+  void add(std::optional<uint64_t> client, const AdapterLease& lease) {
     ClientClaims& claims = claims_[client];
-    for (const AdapterMember& member : lease.members) claims.insert(member.key);
+    for (const AdapterMember& member : lease.members) claims.adapters.insert(member.key);
   }
-  const ClientClaims& of(uint64_t client) { return claims_[client]; }
+  ClientClaims& of(std::optional<uint64_t> client) { return claims_[client]; }
 
  private:
   std::optional<std::optional<uint64_t>> last_client_;
   Clock::time_point shared_until_ = Clock::time_point::min();
-  std::unordered_map<uint64_t, ClientClaims> claims_;
+  std::map<std::optional<uint64_t>, ClientClaims> claims_;
 };
 
 }  // namespace chorus

@@ -49,8 +49,8 @@ class DecodeStream {
   // meter: charged with the work of every call, after it; must outlive the stream. Null: only each call is limited.
   explicit DecodeStream(const TokenDecoder& decoder, WorkMeter* meter = nullptr)
       : stages_(decoder.start()), meter_(meter) {}
-  // Return at most 1 MiB. Throw Error(kInvalidArgument) if the decoder costs too much work for the token, holds back
-  // more than 256 KiB, or returns more than that, and what the meter throws.
+  // Throw Error(kInvalidArgument) if the call would return more than 1 MiB, if more than 256 KiB are held back, or if
+  // the token costs too much work; and what the meter throws.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();
 
