@@ -78,7 +78,7 @@ void writeEngineConfig(const fs::path& dir, const Json& pretrained_config, const
 
 std::optional<std::string> foreignToEngine(const fs::path& dir) {
   bool is_own = isOwnConfig(dir / kConfig);
-  const auto foreign = firstForeignEntry(dir, [&](const fs::directory_entry& entry) {
+  auto foreign = firstForeignEntry(dir, [&](const fs::directory_entry& entry) {
     return isRankFile(entry) || (entry.path().filename() == kConfig && entry.is_regular_file());
   });
   if (foreign) return foreign;
