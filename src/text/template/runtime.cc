@@ -17,7 +17,7 @@ Value* Scope::findHere(Runtime& rt, std::string_view name) {
 
 Value* Scope::find(Runtime& rt, std::string_view name) {
   for (Scope* scope = this; scope != nullptr; scope = scope->parent) {
-    rt.charge(sizeof(Variable::name));
+    rt.charge(sizeof(std::string_view));
     if (Value* value = scope->findHere(rt, name)) return value;
   }
   return nullptr;

@@ -239,7 +239,7 @@ TEST(TokenizerLimitsTest, SmallStacksAreEnough) {
                                         {"(?i:", ")"},
                                         {"(?!", "\\1)"}}) {
         std::string pattern = "a";
-        for (int i = 0; i < depth; ++i) pattern = open + pattern + "b" + close;
+        for (int i = 0; i < depth; ++i) pattern.insert(0, open).append("b").append(close);
         Json regex = split;
         regex["pattern"] = {{"Regex", pattern}};
         try_part("pre_tokenizer", regex);
