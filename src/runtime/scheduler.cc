@@ -36,8 +36,7 @@ class Pass {
         short_(plan.scratch.short_of_blocks),
         tallies_(plan.scratch.clients),
         gone_(plan.scratch.gone),
-        lanes_(plan.scratch.lanes),
-        scoring_(plan.scratch.scoring) {
+        lanes_(plan.scratch.lanes) {
     while (num_running_ < count() && at(num_running_).running) ++num_running_;
     plan.paused.clear();
     plan.started.clear();
@@ -49,7 +48,6 @@ class Pass {
     short_.clear();
     tallies_.clear();
     lanes_.clear();
-    scoring_.clear();
     gone_.assign(static_cast<size_t>(num_running_), 0);
     several_clients_ = std::any_of(requests.begin(), requests.end(),
                                    [&](const RequestView& r) { return r.client != requests.front().client; });
@@ -119,14 +117,13 @@ class Pass {
       adapter_size_ += takeAdapters(at(i));
       if (several_clients_) add(at(i), 1);
       if (at(i).generating) ++generating_;
-      if (scores(at(i))) scoring_.push_back(i);
     }
     bool adapters_wait = false;  // behind a request that was overtaken max_bypasses times
     for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
-      if (isShort(r.client) || lacksRowsToStart(r)) continue;
+      if (isShort(r.client)) continue;
       const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
       // A request with a place but without tokens begins too, so that its client's later requests do not overtake it.
       if ((has_place && hasTokens(r)) || pauseFor(r) || has_place) {
@@ -155,16 +152,6 @@ class Pass {
     if (several_clients_) add(r, 1);
     ++running_;
     plan_.started.push_back(i);
-    if (scores(r)) scoring_.push_back(i);
-  }
-
-  // Whether the rows of logits of this step are all taken by contexts that run or start. One of another client leaves
-  // rows for r; one of its own leaves none.
-  bool lacksRowsToStart(const RequestView& r) const {
-    if (!scores(r) || scoring_.empty()) return false;
-    const auto pieces = static_cast<int32_t>(scoring_.size()) + 1;
-    return pieces > limits_.max_scored_rows / limits_.kv.tokens_per_block ||
-           std::any_of(scoring_.begin(), scoring_.end(), [&](int32_t i) { return at(i).client == r.client; });
   }
 
   // Whether generation leaves enough tokens for the first piece of r. Matters only with several clients: a single
@@ -491,7 +478,6 @@ class Pass {
   std::vector<ClientTally>& tallies_;
   std::vector<uint8_t>& gone_;
   std::vector<ContextLane>& lanes_;
-  std::vector<int32_t>& scoring_;
 };
 
 }  // namespace
@@ -507,7 +493,6 @@ void SchedulerPlan::reserve(size_t requests, size_t running) {
   scratch.clients.reserve(requests);
   scratch.gone.reserve(running);
   scratch.lanes.reserve(running);
-  scratch.scoring.reserve(requests);
 }
 
 int32_t blocksLacking(const SchedulerLimits& limits, const RequestView& request) {

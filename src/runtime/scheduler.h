@@ -124,7 +124,6 @@ struct SchedulerPlan {
     std::vector<ClientTally> clients;
     std::vector<uint8_t> gone;  // per running request: 1 if it is paused for another client
     std::vector<ContextLane> lanes;
-    std::vector<int32_t> scoring;  // running and starting contexts whose next chunk has logits in all rows
   } scratch;
 
   // requests: number of views, of which `running` are running.
