@@ -38,9 +38,10 @@ struct AdapterLease {
   // of it in the queue, or because its client would leave too little for others.
   bool no_room = false;
   uint64_t number = 0;  // of what the rows run with: not 0, never reused for other content
-  // What the rows run with; set once all members are loaded. Of a composition it is `described`, with nothing but the
-  // content_hash, while the lease is not on the device, so that requests that wait hold no composed weights.
-  std::shared_ptr<const PreparedAdapter> parts, described;
+  // The adapter that the rows run with; set once all members are loaded. While a lease on a composition is not on the
+  // device, `parts` equals `described`, so that requests that wait hold no composed weights.
+  std::shared_ptr<const PreparedAdapter> parts;
+  std::shared_ptr<const PreparedAdapter> described;  // only the content_hash of the composition; null for one adapter
 
   bool used() const { return !members.empty(); }
   bool ready() const { return members.empty() || parts != nullptr; }

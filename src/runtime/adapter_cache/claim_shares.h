@@ -11,7 +11,7 @@
 
 namespace chorus {
 
-// What the requests of one client have claimed.
+// The adapters that one client's requests have claimed.
 struct ClientClaims {
   std::set<AdapterKey> adapters;
   // A request of the client has waited for the others so often that they may claim nothing before it.
