@@ -223,11 +223,11 @@ TEST(TemplateLimits, RecursionStaysOnTheStack) {
              "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
              "{% macro f(n) %}{% for i in [1] %}{{ [f(n - 1)] | join | upper }}{% endfor %}{% endmacro %}{{ f(9) }}",
              "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-             "{% for x in [1] recursive %}{% if 1 %}{% set v %}{{ (loop([1]) | upper) ~ 1 }}{% endset %}{% endif %}"
-             "{% endfor %}",
+             ("{% for x in [1] recursive %}{% if 1 %}{% set v %}{{ (loop([1]) | upper) ~ 1 }}{% endset %}{% endif %}"
+              "{% endfor %}"),
              "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",
-             "{% macro f() %}{{ caller() }}{% endmacro %}{% macro g(n) %}{% call f() %}{{ g(n) }}{% endcall %}{% "
-             "endmacro %}{{ g(1) }}",
+             ("{% macro f() %}{{ caller() }}{% endmacro %}"
+              "{% macro g(n) %}{% call f() %}{{ g(n) }}{% endcall %}{% endmacro %}{{ g(1) }}"),
              "{% set ns = namespace() %}{% macro f() %}{{ ns.f() }}{% endmacro %}{% set ns.f = f %}{{ f() }}",
              "{% macro f(a=f()) %}{% endmacro %}{{ f() }}",
              "{{ [1] | map(" + times("'map', ", 300) + "'list') | list }}",
