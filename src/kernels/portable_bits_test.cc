@@ -129,13 +129,11 @@ class PortableBitsTest : public testing::TestWithParam<Case> {};
 TEST_P(PortableBitsTest, ALayerHasOneHash) {
   const auto& [name, format, hash] = GetParam();
   const Layer layer(format);
-  int sets = 0;
   for (const Isa isa : availableIsas()) {
     if (!isPortable(isa, layer.cache)) continue;
     EXPECT_EQ(hashOf(layer, isa), hash) << isaName(isa);
-    ++sets;
   }
-  EXPECT_EQ(sets > 0, availableIsas().size() > 1);
+  EXPECT_TRUE(isPortable(Isa::kScalar, layer.cache)) << "which every machine has";
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, PortableBitsTest, testing::ValuesIn(kCases),

@@ -26,17 +26,6 @@ static_assert(kTileRows <= kAttentionTileRows);
 template <class Format>
 constexpr int64_t kColumnBytes = std::is_same_v<Format, Float16Panels> ? 2 : 4;
 
-// Adds the products of one input of every row.
-template <int kRows, int kWidth>
-HWY_INLINE void multiplyInput(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    const VF xr = hn::Set(F32(), x[r * kAttentionRun]);
-#pragma GCC unroll 16
-    for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::MulAdd(xr, w[v], sum[r][v]);
-  }
-}
-
 // Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void panels(const AttentionProduct& args, int64_t col) {
@@ -65,14 +54,14 @@ HWY_INLINE void panels(const AttentionProduct& args, int64_t col) {
       for (int v = 0; v < kWidth; ++v) {
         Format::load(w + v / kVectors * kPanelBytes, stride, i, v % kVectors * kLanes, even[v], odd[v]);
       }
-      multiplyInput<kRows, kWidth>(x + i, even, sum);
-      multiplyInput<kRows, kWidth>(x + i + 1, odd, sum);
+      mulAddTile(x + i, kAttentionRun, even, sum);
+      mulAddTile(x + i + 1, kAttentionRun, odd, sum);
     }
     if (i == some) continue;
     for (int v = 0; v < kWidth; ++v) {
       even[v] = Format::loadLast(w + v / kVectors * kPanelBytes, stride, i, v % kVectors * kLanes);
     }
-    multiplyInput<kRows, kWidth>(x + i, even, sum);
+    mulAddTile(x + i, kAttentionRun, even, sum);
   }
   float* y = args.y + col;
   for (int r = 0; r < kRows; ++r) {

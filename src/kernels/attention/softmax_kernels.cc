@@ -33,10 +33,10 @@ HWY_INLINE FloatVec powerOfTwo(FloatVec x) {
   // The polynomial of least relative error on [-1/2, 1/2] among those that are 1 at 0. Three short chains instead of
   // one long one: the code around has too little other work to fill the waits between dependent multiply-adds.
   const FloatVec square = hn::Mul(r, r);
-  const FloatVec low = hn::MulAdd(hn::Set(d, 0.693146978f), r, hn::Set(d, 1.0f));
-  const FloatVec middle = hn::MulAdd(hn::Set(d, 0.0555073374f), r, hn::Set(d, 0.240222421f));
-  const FloatVec high = hn::MulAdd(hn::Set(d, 1.32647272e-3f), r, hn::Set(d, 9.67151264e-3f));
-  const FloatVec p = hn::MulAdd(hn::MulAdd(high, square, middle), square, low);
+  const FloatVec low = mulAdd(hn::Set(d, 0.693146978f), r, hn::Set(d, 1.0f));
+  const FloatVec middle = mulAdd(hn::Set(d, 0.0555073374f), r, hn::Set(d, 0.240222421f));
+  const FloatVec high = mulAdd(hn::Set(d, 1.32647272e-3f), r, hn::Set(d, 9.67151264e-3f));
+  const FloatVec p = mulAdd(mulAdd(high, square, middle), square, low);
   const FloatVec scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, scale));
 }
@@ -82,7 +82,7 @@ struct ModifiedScore {
   HWY_INLINE FloatVec comparable(FloatVec product, FloatVec slot) const {
     FloatVec score = hn::Mul(product, factor);
     if (capped) score = hn::Mul(cap, hyperbolicTangent(score));
-    return hn::MulAdd(slope, hn::Add(slot, distance), score);
+    return mulAdd(slope, hn::Add(slot, distance), score);
   }
   HWY_INLINE FloatVec score(FloatVec compared) const { return compared; }
   HWY_INLINE FloatVec belowLargest(FloatVec score, FloatVec largest) const { return hn::Sub(score, largest); }
@@ -218,7 +218,7 @@ void merge(const SoftmaxState& later, const float* later_out, SoftmaxState& stat
   const float scale = powerOfTwo(state.max - max), later_scale = powerOfTwo(later.max - max);
   state.max = max;
   const FloatVec factor = hn::Set(d, scale), later_factor = hn::Set(d, later_scale);
-  const auto sum = [&](FloatVec a, FloatVec b) { return hn::MulAdd(b, later_factor, hn::Mul(a, factor)); };
+  const auto sum = [&](FloatVec a, FloatVec b) { return mulAdd(b, later_factor, hn::Mul(a, factor)); };
   for (int64_t i = 0; i < kSumLanes; i += kFloatLanes) {
     hn::StoreU(sum(hn::LoadU(d, state.sums + i), hn::LoadU(d, later.sums + i)), d, state.sums + i);
   }

@@ -25,7 +25,7 @@ struct Silu {
 struct GeluTanh {
   static HWY_INLINE FloatVec apply(FloatVec x) {
     const Floats d;
-    const FloatVec cubic = hn::MulAdd(hn::Mul(hn::Set(d, 0.044715f), hn::Mul(x, x)), x, x);
+    const FloatVec cubic = mulAdd(hn::Mul(hn::Set(d, 0.044715f), hn::Mul(x, x)), x, x);
     return timesSigmoid(x, hn::Mul(hn::Set(d, 2 * 0.79788456f), cubic));
   }
 };

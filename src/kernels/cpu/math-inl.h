@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 #include "base/dtype.h"
+#include "kernels/cpu/portable_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace chorus {
@@ -29,19 +30,19 @@ HWY_INLINE FloatVec exponential(FloatVec x) {
   // `large` has no bits after the binary point, so the sum is rounded to an integer n. The last bits of the sum are the
   // exponent of 2^(n - 1). It is not that of 2^n, because n may be 128 and 2^128 is not a float.
   const FloatVec large = hn::Set(d, 0x1.8p23f + 126);
-  const FloatVec rounded = hn::MulAdd(limited, hn::Set(d, 1.44269504f), large);
+  const FloatVec rounded = mulAdd(limited, hn::Set(d, 1.44269504f), large);
   const FloatVec n = hn::Sub(rounded, large);
   // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts keeps r exact.
-  FloatVec r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), limited);
-  r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
+  FloatVec r = negMulAdd(n, hn::Set(d, 0.693145752f), limited);
+  r = negMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
   FloatVec p = hn::Set(d, 1.0f / 5040);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
-  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = mulAdd(p, r, hn::Set(d, 1.0f / 720));
+  p = mulAdd(p, r, hn::Set(d, 1.0f / 120));
+  p = mulAdd(p, r, hn::Set(d, 1.0f / 24));
+  p = mulAdd(p, r, hn::Set(d, 1.0f / 6));
+  p = mulAdd(p, r, hn::Set(d, 0.5f));
+  p = mulAdd(p, r, hn::Set(d, 1.0f));
+  p = mulAdd(p, r, hn::Set(d, 1.0f));
   const FloatVec half_scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -86.9f)), hn::Mul(hn::Add(p, p), half_scale));
 }
@@ -54,11 +55,11 @@ HWY_INLINE FloatVec hyperbolicTangent(FloatVec x) {
   const FloatVec large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(exponential(hn::Add(size, size)), one)));
   const FloatVec square = hn::Mul(x, x);
   FloatVec p = hn::Set(d, -0.00570498547f);
-  p = hn::MulAdd(p, square, hn::Set(d, 0.0206390861f));
-  p = hn::MulAdd(p, square, hn::Set(d, -0.0537397154f));
-  p = hn::MulAdd(p, square, hn::Set(d, 0.133314416f));
-  p = hn::MulAdd(p, square, hn::Set(d, -0.333332807f));
-  const FloatVec small = hn::MulAdd(hn::Mul(p, square), x, x);
+  p = mulAdd(p, square, hn::Set(d, 0.0206390861f));
+  p = mulAdd(p, square, hn::Set(d, -0.0537397154f));
+  p = mulAdd(p, square, hn::Set(d, 0.133314416f));
+  p = mulAdd(p, square, hn::Set(d, -0.333332807f));
+  const FloatVec small = mulAdd(hn::Mul(p, square), x, x);
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, hn::CopySign(large, x));
 }
 
@@ -68,21 +69,21 @@ HWY_INLINE FloatVec errorFunction(FloatVec x) {
   const FloatVec size = hn::Abs(x), one = hn::Set(d, 1.0f);
   // 1 - e^p, with a polynomial p that is nearest to the logarithm of 1 - erf between 1 and 4. From 4 on, erf is 1.
   FloatVec p = hn::Set(d, 1.8557399e-4f);
-  p = hn::MulAdd(p, size, hn::Set(d, -2.93960711e-3f));
-  p = hn::MulAdd(p, size, hn::Set(d, 0.0218053176f));
-  p = hn::MulAdd(p, size, hn::Set(d, -0.103037367f));
-  p = hn::MulAdd(p, size, hn::Set(d, -0.638225679f));
-  p = hn::MulAdd(p, size, hn::Set(d, -1.12704004f));
-  p = hn::MulAdd(p, size, hn::Set(d, -3.53719729e-4f));
+  p = mulAdd(p, size, hn::Set(d, -2.93960711e-3f));
+  p = mulAdd(p, size, hn::Set(d, 0.0218053176f));
+  p = mulAdd(p, size, hn::Set(d, -0.103037367f));
+  p = mulAdd(p, size, hn::Set(d, -0.638225679f));
+  p = mulAdd(p, size, hn::Set(d, -1.12704004f));
+  p = mulAdd(p, size, hn::Set(d, -3.53719729e-4f));
   const FloatVec large = hn::Sub(one, hn::IfThenZeroElse(hn::Gt(size, hn::Set(d, 4.0f)), exponential(p)));
   // Below 1, the odd polynomial of least relative error.
   const FloatVec square = hn::Mul(x, x);
   FloatVec q = hn::Set(d, -5.63142229e-4f);
-  q = hn::MulAdd(q, square, hn::Set(d, 4.91755145e-3f));
-  q = hn::MulAdd(q, square, hn::Set(d, -0.0267113113f));
-  q = hn::MulAdd(q, square, hn::Set(d, 0.112801801f));
-  q = hn::MulAdd(q, square, hn::Set(d, -0.376123262f));
-  q = hn::MulAdd(q, square, hn::Set(d, 1.12837912f));
+  q = mulAdd(q, square, hn::Set(d, 4.91755145e-3f));
+  q = mulAdd(q, square, hn::Set(d, -0.0267113113f));
+  q = mulAdd(q, square, hn::Set(d, 0.112801801f));
+  q = mulAdd(q, square, hn::Set(d, -0.376123262f));
+  q = mulAdd(q, square, hn::Set(d, 1.12837912f));
   return hn::IfThenElse(hn::Lt(size, one), hn::Mul(q, x), hn::CopySign(large, x));
 }
 
@@ -94,10 +95,7 @@ HWY_INLINE FloatVec loadLanes(const bf16* p) {
   const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(bits));
 }
-HWY_INLINE FloatVec loadLanes(const f16* p) {
-  const hn::Rebind<hwy::float16_t, Floats> d16;
-  return hn::PromoteTo(Floats(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
-}
+HWY_INLINE FloatVec loadLanes(const f16* p) { return loadHalves(Floats(), p); }
 
 template <typename T>
 HWY_INLINE void widen(const T* from, int64_t count, float* to) {

@@ -28,7 +28,7 @@ void normaliseHeads(const float* weight, float epsilon, int64_t heads, int64_t s
   for (int64_t h = 0; h < heads; ++h, head += size) {
     const float sum = sumOfColumns(size, [=](int64_t c, FloatVec squares) HWY_ATTR {
       const FloatVec x = loadColumns(head, c, size);
-      return hn::MulAdd(x, x, squares);
+      return mulAdd(x, x, squares);
     });
     normalise(weight, sum, size, epsilon, size, head);
   }

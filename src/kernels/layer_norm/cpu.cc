@@ -33,7 +33,7 @@ float sumOfSquares(const float* x, float mean, int64_t cols) {
     // Lanes past the row must not count.
     const FloatVec valid = hn::IfThenElseZero(hn::FirstN(Floats(), static_cast<size_t>(cols - c)),
                                               hn::Sub(loadColumns(x, c, cols), means));
-    return hn::MulAdd(valid, valid, sum);
+    return mulAdd(valid, valid, sum);
   });
 }
 

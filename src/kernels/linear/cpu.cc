@@ -387,9 +387,7 @@ int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights) {
   return isa ? panelKernels(*isa, weights).fixed_run : 0;
 }
 
-bool isPortable(Isa isa, DType cache_dtype) {
-  return isa != Isa::kScalar && linearInputType(isa, cache_dtype) == DType::kFloat32;
-}
+bool isPortable(Isa isa, DType cache_dtype) { return linearInputType(isa, cache_dtype) == DType::kFloat32; }
 
 Isa linearIsa(Isa isa, const WeightFormat& weights) { return selectKernel(panelKernels(weights), isa).isa; }
 

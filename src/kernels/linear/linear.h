@@ -36,8 +36,7 @@ DType linearInputType(std::optional<Isa> isa, const WeightFormat& weights);
 int64_t linearInputRun(std::optional<Isa> isa, const WeightFormat& weights);
 
 // All sets for which this is true give a layer the same bits, whatever the format of its weights: they do not round the
-// inputs of products with this float type, which is that of adapters and the KV cache, and their multiply-adds round
-// once. Those of kScalar round twice.
+// inputs of products with this float type, which is that of adapters and the KV cache.
 bool isPortable(Isa isa, DType cache_dtype);
 // The instruction set of the kernels that multiply weights of this format if the backend uses `isa`.
 Isa linearIsa(Isa isa, const WeightFormat& weights);

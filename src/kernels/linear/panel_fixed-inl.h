@@ -80,20 +80,6 @@ HWY_INLINE VI multiplyPair(VI sum, VU w, VU x) {
 #endif
 }
 
-// a * b + c with one rounding. Highway's MulAdd has two if the target has no such instruction.
-HWY_INLINE VF addScaled(VF a, VF b, VF c) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  HWY_ALIGN float factor[kLanes], other[kLanes], sum[kLanes];
-  hn::Store(a, F32(), factor);
-  hn::Store(b, F32(), other);
-  hn::Store(c, F32(), sum);
-  for (int i = 0; i < kLanes; ++i) sum[i] = __builtin_fmaf(factor[i], other[i], sum[i]);
-  return hn::Load(F32(), sum);
-#else
-  return hn::MulAdd(a, b, c);
-#endif
-}
-
 // Products of pairs of 16-bit integers.
 //
 // Products classes have:
@@ -265,7 +251,7 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
         for (int r = 0; r < kRows; ++r) {
           const float row_scale = kPerToken ? tokens[r].scale : runs[r].scale[n];
           const VF value = hn::Mul(hn::ConvertTo(F32(), sum[r][v]), hn::Set(F32(), row_scale));
-          total.sum[r][v] = addScaled(scale, value, total.sum[r][v]);
+          total.sum[r][v] = mulAdd(scale, value, total.sum[r][v]);
         }
       }
     }

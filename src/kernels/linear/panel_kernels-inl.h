@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <hwy/highway.h>
+#include "kernels/cpu/portable_math-inl.h"
 #include "kernels/linear/panel_kernels.h"
 #include "kernels/linear/panel_layout.h"
 
@@ -73,23 +74,7 @@ struct Float16Panels {
     __builtin_prefetch(panel + i * stride);
   }
   static HWY_INLINE VF loadLast(const std::byte* panel, int64_t stride, int64_t i, int lane) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    // PromoteTo of these targets has branches, which take most of the time of a product, and makes numbers of infinity
-    // and NaN. The compiler can make vectors of this form. The shifted bits are the value times 2^-112, also for
-    // subnormals; for infinity and NaN, all bits of the exponent are set.
-    const hn::Rebind<uint16_t, F32> d16;
-    const hn::RebindToUnsigned<F32> d32;
-    const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(panel + i * stride) + lane));
-    const auto magnitude = hn::And(bits, hn::Set(d32, 0x7fffu));
-    const auto finite = hn::Mul(hn::BitCast(F32(), hn::ShiftLeft<13>(magnitude)), hn::Set(F32(), 0x1p112f));
-    const auto is_special = hn::ShiftRight<31>(hn::Sub(hn::Set(d32, 0x7bffu), magnitude));  // 1 or 0
-    const auto exponent = hn::And(hn::Sub(hn::Zero(d32), is_special), hn::Set(d32, 0x7f800000u));
-    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d32, 0x8000u)));
-    return hn::BitCast(F32(), hn::Or(hn::Or(hn::BitCast(d32, finite), exponent), sign));
-#else
-    const hn::Rebind<hwy::float16_t, F32> d;
-    return hn::PromoteTo(F32(), hn::LoadU(d, reinterpret_cast<const hwy::float16_t*>(panel + i * stride) + lane));
-#endif
+    return loadHalves(F32(), panel + i * stride + lane * sizeof(f16));
   }
   static HWY_INLINE void load(const std::byte* panel, int64_t stride, int64_t i, int lane, VF& even, VF& odd) {
     even = loadLast(panel, stride, i, lane);
@@ -154,16 +139,6 @@ struct Accumulators {
   }
 };
 
-template <int kRows, int kWidth>
-HWY_INLINE void multiplyAdd(const float* x, const VF (&w)[kWidth], VF (&sum)[kRows][kWidth]) {
-#pragma GCC unroll kUnroll
-  for (int r = 0; r < kRows; ++r) {
-    const VF xr = hn::Set(F32(), x[4 * r]);
-#pragma GCC unroll kUnroll
-    for (int v = 0; v < kWidth; ++v) sum[r][v] = hn::MulAdd(xr, w[v], sum[r][v]);
-  }
-}
-
 // Multiplies inputs [begin, end) of kPanels panels, a whole number of quads (four inputs). ahead: prefetch distance in
 // bytes; 0: no prefetch.
 template <class Format, int kRows, int kPanels>
@@ -183,8 +158,8 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
         if (ahead != 0 && v % kVectors == 0) Format::prefetch(panel + ahead, stride, i + pair);
         Format::load(panel, stride, i + pair, v % kVectors * kLanes, even[v], odd[v]);
       }
-      multiplyAdd<kRows, kWidth>(x + pair, even, sum);
-      multiplyAdd<kRows, kWidth>(x + pair + 1, odd, sum);
+      mulAddTile(x + pair, 4, even, sum);
+      mulAddTile(x + pair + 1, 4, odd, sum);
     }
   }
 }
@@ -230,7 +205,7 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
         even[v] = Format::loadLast(panel, stride, i, v % kVectors * kLanes);
       }
     }
-    multiplyAdd<kRows, kWidth>(x + at, even, acc.sum);
+    mulAddTile(x + at, 4, even, acc.sum);
   }
   acc.store(args, col, begin, end);
 }

@@ -68,10 +68,7 @@ HWY_INLINE VF loadScales(const std::byte* at, DType dtype, int lane) {
     const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(at) + lane);
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
   }
-  if (dtype == DType::kFloat16) {
-    const hn::Rebind<hwy::float16_t, F32> half;
-    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(at) + lane));
-  }
+  if (dtype == DType::kFloat16) return loadHalves(d, reinterpret_cast<const f16*>(at) + lane);
   return hn::LoadU(d, reinterpret_cast<const float*>(at) + lane);
 }
 
@@ -85,7 +82,7 @@ HWY_INLINE void multiplyLanes(const float* x, int64_t count, VU (&lanes)[kWidth]
     VF w[kWidth];
 #pragma GCC unroll kUnroll
     for (int v = 0; v < kWidth; ++v) w[v] = Lanes::template unpack<kAt>(lanes[v]);
-    multiplyAdd<kRows, kWidth>(x + kAt / 4 * 4 * kRows + kAt % 4, w, sum);
+    mulAddTile(x + kAt / 4 * 4 * kRows + kAt % 4, 4, w, sum);
   };
   (input(std::integral_constant<int, kInput>{}), ...);
 }
@@ -150,7 +147,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
     }
     for (int v = 0; v < kWidth; ++v) {
       const VF scale = loadScales(scales + v / kVectors * args.panel_stride, args.scale_dtype, v % kVectors * kLanes);
-      for (int r = 0; r < kRows; ++r) total.sum[r][v] = hn::MulAdd(scale, sum[r][v], total.sum[r][v]);
+      for (int r = 0; r < kRows; ++r) total.sum[r][v] = mulAdd(scale, sum[r][v], total.sum[r][v]);
     }
   }
   total.store(args, col, begin_col, end);

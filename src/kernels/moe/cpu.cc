@@ -18,9 +18,9 @@ void addOutputs(const float* outputs, int64_t stride, const int32_t* place, cons
   for (int64_t c = 0; c < cols; c += kFloatLanes) {
     FloatVec sum = hn::Mul(hn::Set(d, weights[0]), loadColumns(outputs + place[0] * stride, c, cols));
     for (int64_t i = 1; i < count; ++i) {
-      sum = hn::MulAdd(hn::Set(d, weights[i]), loadColumns(outputs + place[i] * stride, c, cols), sum);
+      sum = mulAdd(hn::Set(d, weights[i]), loadColumns(outputs + place[i] * stride, c, cols), sum);
     }
-    if (shared != nullptr) sum = hn::MulAdd(hn::Set(d, factor), loadColumns(shared, c, cols), sum);
+    if (shared != nullptr) sum = mulAdd(hn::Set(d, factor), loadColumns(shared, c, cols), sum);
     storeColumns(sum, out, c, cols);
   }
 }

@@ -23,7 +23,7 @@ float addAndSquare(const float* delta, const float* bias, float scale, float* re
       x = hn::Add(x, hn::Mul(scales, added));
       storeColumns(x, residual, c, cols);
     }
-    return hn::MulAdd(x, x, sum);
+    return mulAdd(x, x, sum);
   });
 }
 

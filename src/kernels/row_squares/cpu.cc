@@ -17,7 +17,7 @@ void rowSquaresRows(const RowSquaresArgs& args, int64_t begin, int64_t end) {
     args.squares[r * args.stride] = sumOfColumns(cols, [=, bias = args.bias](int64_t c, FloatVec sum) HWY_ATTR {
       FloatVec x = loadColumns(row, c, cols);
       if (bias != nullptr) x = hn::Add(x, loadColumns(bias, c, cols));
-      return hn::MulAdd(x, x, sum);
+      return mulAdd(x, x, sum);
     });
   }
 }
