@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +21,8 @@
 namespace chorus {
 namespace {
 
-constexpr std::string_view kNames[] = {"scalar",      "avx2",     "avx512", "avx512_vnni",
-                                       "avx512_bf16", "amx_int8", "amx",    "neon"};
+constexpr std::string_view kNames[] = {"scalar",   "avx2", "avx512", "avx512_vnni", "avx512_bf16",
+                                       "amx_int8", "amx",  "neon",   "neon_dot"};
 
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::kScalar};
@@ -44,6 +47,7 @@ std::vector<Isa> detect() {
   isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) isas.push_back(Isa::kNeonDot);
 #endif
   return isas;
 }
@@ -83,7 +87,8 @@ std::optional<Isa> isaFromName(std::string_view name) {
 
 bool includes(Isa whole, Isa part) {
   if ((whole == Isa::kAmx || whole == Isa::kAmxInt8) && part == Isa::kAvx512Bf16) return false;
-  return part == Isa::kScalar || part == whole || (part < whole && whole != Isa::kNeon);
+  const bool same_architecture = (part >= Isa::kNeon) == (whole >= Isa::kNeon);
+  return part == Isa::kScalar || (part <= whole && same_architecture);
 }
 
 const std::vector<Isa>& availableIsas() {

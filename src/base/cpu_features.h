@@ -10,9 +10,10 @@
 namespace chorus {
 
 // Ordered: a machine that has one set also has the earlier sets of the same architecture. kAmxInt8 multiplies integers
-// by AMX and floats as kAvx512Vnni does; kAmx multiplies bfloat16 by AMX too. With all sets but kAvx512Bf16
-// and kAmx, an engine's results have the same bits (isPortable in kernels/linear/linear.h).
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmxInt8, kAmx, kNeon };
+// by AMX and floats as kAvx512Vnni does; kAmx multiplies bfloat16 by AMX too. kNeonDot has the dot products of bytes of
+// Armv8.2. With all sets but kAvx512Bf16 and kAmx, an engine's results have the same bits (isPortable in
+// kernels/linear/linear.h).
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmxInt8, kAmx, kNeon, kNeonDot };
 
 std::string_view isaName(Isa isa);
 std::optional<Isa> isaFromName(std::string_view name);

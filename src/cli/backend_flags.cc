@@ -10,10 +10,10 @@ namespace chorus {
 
 void addIsaFlag(CLI::App& command, std::string& isa) {
   command
-      .add_option(
-          "--isa", isa,
-          "Instruction set that this machine has: scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx_int8, amx, neon; "
-          "default: the fastest. All but avx512_bf16 and amx give the same logits, bit for bit")
+      .add_option("--isa", isa,
+                  "Instruction set that this machine has: scalar, avx2, avx512, avx512_vnni, avx512_bf16, amx_int8, "
+                  "amx, neon, neon_dot; "
+                  "default: the fastest. All but avx512_bf16 and amx give the same logits, bit for bit")
       ->envname("CHORUS_ISA");
 }
 

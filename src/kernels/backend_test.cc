@@ -21,7 +21,7 @@ TEST(BackendTest, EveryNameMakesABackendOfThatName) {
 }
 
 TEST(BackendTest, SetsThatAreNotThereAreRefused) {
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmxInt8, Isa::kAmx, Isa::kNeon}) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmxInt8, Isa::kAmx, Isa::kNeon, Isa::kNeonDot}) {
     const auto& isas = availableIsas();
     const std::string error = errorOf([&] { createBackend({.name = "cpu", .threads = 1, .isa = isa}); });
     if (std::find(isas.begin(), isas.end(), isa) != isas.end()) {

@@ -7,6 +7,7 @@
 #include <random>
 #include "base/dtype.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace chorus {
 namespace HWY_NAMESPACE {
 namespace {
@@ -99,3 +100,4 @@ TEST(PortableMath, HalvesAreWidenedExactly) {
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus
+HWY_AFTER_NAMESPACE();

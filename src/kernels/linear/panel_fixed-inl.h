@@ -1,7 +1,7 @@
 // The panel kernels of int8 and int4 with fixed-point inputs (fixed_point.h), compiled once for each instruction set:
 // see panel_int8.cc. PairProducts multiplies 16-bit integers in pairs, so an input is one integer there, not the digits
-// of panel_quantised_vnni-inl.h. ByteProducts multiplies int4 weights and inputs of one digit. The sums are always the
-// same integers, and so the results have the same bits.
+// of panel_quantised_vnni-inl.h. Inputs of one digit are multiplied as bytes where that is faster: by ByteProducts with
+// int4 weights, by DotProducts with all. The sums are always the same integers, and so the results have the same bits.
 #if defined(CHORUS_PANEL_FIXED_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_PANEL_FIXED_INL
 #undef CHORUS_PANEL_FIXED_INL
@@ -85,12 +85,15 @@ HWY_INLINE VI multiplyPair(VI sum, VU w, VU x) {
 // Products classes have:
 //   - Inputs: the packed inputs of a row, FixedValues or FixedDigits.
 //   - kInputs: inputs of a lane. kSpan: inputs that `multiply` takes at a time, at most.
+//   - kBiased: whether weights are multiplied unsigned, as they are stored, so that the effect of the bias is
+//   subtracted.
 //   - multiply: adds the products of inputs [input, end) of kFixedUnit to the sums of each row. load(lanes) loads the
 //     next lane of every vector of outputs.
 template <int kBits, bool kPerToken>
 struct PairProducts {
   using Inputs = FixedValues<kFixedUnit<kPerToken>>;
   static constexpr int64_t kInputs = LanePairs<kBits>::kInputs, kSpan = kInputs;
+  static constexpr bool kBiased = true;
 
   template <int kRows, int kWidth, class Load>
   static HWY_INLINE void multiply(const Inputs* x, int64_t input, int64_t, const Load& load, VI (&sum)[kRows][kWidth]) {
@@ -125,6 +128,7 @@ struct PairProducts {
 struct ByteProducts {
   using Inputs = FixedDigits<1>;
   static constexpr int64_t kInputs = 8, kSpan = 32;
+  static constexpr bool kBiased = true;
   using Shorts = hn::Repartition<int16_t, I32>;
   using VS = hn::Vec<Shorts>;
 
@@ -182,6 +186,63 @@ struct ByteProducts {
 };
 #endif
 
+#if HWY_ARCH_ARM_A64
+// Adds the products of the four signed bytes of w and x to every lane of the sum, by an instruction of Armv8.2. It is
+// written in assembly where the compiler may not use it, because only kNeonDot needs a machine that has it.
+HWY_INLINE VI multiplyFour(VI sum, VU w, VU x) {
+#ifdef __ARM_FEATURE_DOTPROD
+  return VI(vdotq_s32(sum.raw, vreinterpretq_s8_u32(w.raw), vreinterpretq_s8_u32(x.raw)));
+#else
+  int32x4_t raw = sum.raw;
+  __asm__(".arch armv8.2-a+crypto+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(raw) : "w"(w.raw), "w"(x.raw));
+  return VI(raw);
+#endif
+}
+
+// Products of inputs of one digit, as bytes.
+template <int kBits, bool kPerToken>
+struct DotProducts {
+  using Inputs = FixedDigits<1, kFixedUnit<kPerToken>>;
+  static constexpr int64_t kInputs = 32 / kBits, kSpan = kInputs;
+  static constexpr bool kBiased = kBits == 4;
+
+  template <int kRows, int kWidth, class Load>
+  static HWY_INLINE void multiply(const Inputs* x, int64_t input, int64_t, const Load& load, VI (&sum)[kRows][kWidth]) {
+    VU lanes[kWidth];
+    load(lanes);
+    if constexpr (kBits == 8) {
+      // The stored byte less its bias, 128, is the byte with its highest bit changed.
+#pragma GCC unroll kUnroll
+      for (int v = 0; v < kWidth; ++v) lanes[v] = hn::Xor(lanes[v], hn::Set(U32(), 0x80808080));
+      multiplyFours(x, input, lanes, sum);
+    } else {
+      VU odd[kWidth];
+#pragma GCC unroll kUnroll
+      for (int v = 0; v < kWidth; ++v) {
+        odd[v] = hn::And(hn::ShiftRight<4>(lanes[v]), hn::Set(U32(), 0x0f0f0f0f));
+        lanes[v] = hn::And(lanes[v], hn::Set(U32(), 0x0f0f0f0f));
+      }
+      multiplyFours(x, input, lanes, sum);
+      multiplyFours(x, input + 4, odd, sum);
+    }
+  }
+
+ private:
+  template <int kRows, int kWidth>
+  static HWY_INLINE void multiplyFours(const Inputs* x, int64_t input, const VU (&w)[kWidth],
+                                       VI (&sum)[kRows][kWidth]) {
+#pragma GCC unroll kUnroll
+    for (int r = 0; r < kRows; ++r) {
+      uint32_t four;
+      std::memcpy(&four, x[r].digit[0] + input, sizeof four);
+      const VU digits = hn::Set(U32(), four);
+#pragma GCC unroll kUnroll
+      for (int v = 0; v < kWidth; ++v) sum[r][v] = multiplyFour(sum[r][v], w[v], digits);
+    }
+  }
+};
+#endif
+
 // Computes kPanels panels from column `col` on.
 template <class Products, bool kPerToken, int kRows, int kPanels>
 HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
@@ -211,7 +272,7 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
   const TokenRun* tokens = kPerToken ? tokenRuns<Inputs>(args.x, kRows, args.inputs) : nullptr;
   VI sum[kRows][kWidth];
   const auto start = [&sum](int row, int32_t correction) HWY_ATTR __attribute__((always_inline)) {
-    for (int v = 0; v < kWidth; ++v) sum[row][v] = hn::Set(I32(), correction);
+    for (int v = 0; v < kWidth; ++v) sum[row][v] = hn::Set(I32(), Products::kBiased ? correction : 0);
   };
   for (int r = 0; r < kRows; ++r) start(r, kPerToken ? tokens[r].correction : 0);
   for (int64_t i = 0; i < args.inputs; i += kUnit, x += kRows * kFixedBytes<Inputs, kPerToken>) {
@@ -283,11 +344,12 @@ HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedValues<kUnit>& va
     }
   }
 }
-template <int kBits, int kRun>
-HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedDigits<1>& digits) {
-  static_assert(kBits == 4);
+template <int kBits, int kRun, int kUnit>
+HWY_INLINE void storeRun(const int32_t* fixed, int first, FixedDigits<1, kUnit>& digits) {
   for (int k = 0; k < kRun; k += 8) {
-    for (int i = 0; i < 8; ++i) digits.digit[0][first + k + i] = static_cast<int8_t>(fixed[k + kFixedOrder[i]]);
+    for (int i = 0; i < 8; ++i) {
+      digits.digit[0][first + k + i] = static_cast<int8_t>(fixed[k + (kBits == 4 ? kFixedOrder[i] : i)]);
+    }
   }
 }
 
@@ -419,6 +481,20 @@ const PanelKernels* fixedKernels() {
       std::make_integer_sequence<int, kFixedTileRows>());
   return &kernels;
 }
+
+#if HWY_ARCH_ARM_A64
+// fixedKernels for machines that have the dot products of DotProducts.
+template <int kBits, class Form>
+const PanelKernels* fixedDotKernels() {
+  if constexpr (Form::kDigits == 1) {
+    static constexpr PanelKernels kernels = makeFixedKernels<kBits, Form, DotProducts<kBits, Form::kPerToken>>(
+        std::make_integer_sequence<int, kFixedTileRows>());
+    return &kernels;
+  } else {
+    return fixedKernels<kBits, Form>();
+  }
+}
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus

@@ -17,6 +17,12 @@ template <class Form>
 const PanelKernels* int4FixedKernels() {
   return fixedKernels<4, Form>();
 }
+#if HWY_ARCH_ARM_A64
+template <class Form>
+const PanelKernels* int4DotKernels() {
+  return fixedDotKernels<4, Form>();
+}
+#endif
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus
@@ -32,6 +38,9 @@ IsaTable<const PanelKernels*> int4FixedPanelKernels(const WeightFormat& weights)
     const WeightFormat format = formatOf<Form>(DType::kInt4);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<Form>, {Isa::kAvx512Vnni, int4VnniKernels(format)},
                          {Isa::kAmxInt8, int4TileKernels(format)});
+#elif HWY_ARCH_ARM_A64
+    CHORUS_ISA_TABLE_AND(const PanelKernels*, int4FixedKernels<Form>,
+                         {Isa::kNeonDot, HWY_STATIC_DISPATCH(int4DotKernels<Form>)()});
 #else
     CHORUS_ISA_TABLE(const PanelKernels*, int4FixedKernels<Form>);
 #endif

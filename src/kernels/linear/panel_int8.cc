@@ -17,6 +17,12 @@ template <class Form>
 const PanelKernels* int8FixedKernels() {
   return fixedKernels<8, Form>();
 }
+#if HWY_ARCH_ARM_A64
+template <class Form>
+const PanelKernels* int8DotKernels() {
+  return fixedDotKernels<8, Form>();
+}
+#endif
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace chorus
@@ -32,6 +38,9 @@ IsaTable<const PanelKernels*> int8FixedPanelKernels(const WeightFormat& weights)
     const WeightFormat format = formatOf<Form>(DType::kInt8);
     CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<Form>, {Isa::kAvx512Vnni, int8VnniKernels(format)},
                          {Isa::kAmxInt8, int8TileKernels(format)});
+#elif HWY_ARCH_ARM_A64
+    CHORUS_ISA_TABLE_AND(const PanelKernels*, int8FixedKernels<Form>,
+                         {Isa::kNeonDot, HWY_STATIC_DISPATCH(int8DotKernels<Form>)()});
 #else
     CHORUS_ISA_TABLE(const PanelKernels*, int8FixedKernels<Form>);
 #endif

@@ -112,7 +112,8 @@ class LinearTest : public kernel_test::EveryVariant {
   // which mean that the model is of 16 bits.
   Weight anyWeight(Values& values, DType dtype, int64_t out, int64_t in) const {
     WeightFormat format = anyFormat(values, dtype);
-    const bool fixed = GetParam().isa && includes(*GetParam().isa, Isa::kAvx512Vnni);
+    const std::optional<Isa> isa = GetParam().isa;
+    const bool fixed = isa && linearIsa(*isa, {dtype, 0, DType::kFloat32}) != *isa;
     while (isQuantised(dtype) && fixed && format.scale_dtype == DType::kFloat32) format = anyFormat(values, dtype);
     return makeWeight(values, format, out, in);
   }
