@@ -79,7 +79,7 @@ TEST(PortableMath, RandomNumbersAreMultipliedAndAddedWithOneRounding) {
         case 1:
           x[i] = fewBits(-20, 20), w[i] = fewBits(-20, 20), sum[i] = fewBits(-20, 40);
           break;
-        case 2:
+        default:
           x[i] = fewBits(-75, 20), w[i] = fewBits(-75, 20), sum[i] = fewBits(-149, 30);
           break;
       }
