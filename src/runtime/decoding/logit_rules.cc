@@ -4,6 +4,7 @@
 #include <cassert>
 #include <limits>
 
+#include "base/seeded_hash.h"
 #include "runtime/decoding/numerics.h"
 
 namespace chorus {
@@ -18,7 +19,11 @@ float atMostLargest(float x) { return std::min(x, kLargest); }
 // The product, clamped to finite floats.
 float offset(float a, float b) { return std::clamp(a * b, -kLargest, kLargest); }
 
-uint32_t scatter(int32_t token) { return static_cast<uint32_t>(token) * 0x9e3779b1u; }
+// Keyed, because clients choose the tokens of prompts.
+size_t scatter(int32_t token) {
+  static const SeededHash hash;
+  return hash(static_cast<uint64_t>(token));
+}
 
 }  // namespace
 
