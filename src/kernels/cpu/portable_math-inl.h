@@ -1,5 +1,5 @@
-// Operations on floats that Highway leaves to the instruction set, with the same bits on all of them. Compiled once for
-// each instruction set.
+// Operations on floats whose bits depend on the instruction set in Highway; these give the same bits on every set.
+// Compiled once for each instruction set.
 #if defined(CHORUS_CPU_PORTABLE_MATH_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHORUS_CPU_PORTABLE_MATH_INL
 #undef CHORUS_CPU_PORTABLE_MATH_INL
@@ -21,15 +21,16 @@ namespace chorus {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// mulAdd(a, b, c) is a * b + c with one rounding. mulAddTile(x, stride, w, sum) is
+//   sum[r][v] = x[r * stride] * w[v] + sum[r][v]
+// for every row r and vector v, each with one rounding.
 #if HWY_NATIVE_FMA
 
-// a * b + c with one rounding.
 template <class V>
 HWY_INLINE V mulAdd(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
 }
 
-// sum[r][v] = x[r * stride] * w[v] + sum[r][v], each with one rounding.
 template <class V, int kRows, int kCount>
 HWY_INLINE void mulAddTile(const float* x, int64_t stride, const V (&w)[kCount], V (&sum)[kRows][kCount]) {
 #pragma GCC unroll 16
@@ -42,10 +43,11 @@ HWY_INLINE void mulAddTile(const float* x, int64_t stride, const V (&w)[kCount],
 
 #else
 
-// Highway's MulAdd rounds twice where the processor has no such instruction, and the C library's fmaf is slow there.
-// Computed in doubles, the product is exact and the sum is rounded to 53 bits. Rounding it again, to 24 bits, gives
-// what one rounding gives unless the first one ended halfway between two floats. The lower 29 bits of the double show
-// that, unless the float is subnormal and has fewer bits.
+// Without an instruction for it, Highway's MulAdd rounds twice and the C library's fmaf is slow. In doubles, the
+// product is exact and the sum is rounded to 53 bits. Rounding this sum to a float can be wrong only if it lies halfway
+// between two floats. For normal floats this means that its lower 29 bits are 0x10000000. Subnormal floats have fewer
+// bits, and sums just below 2^-126 may round up to it, so all results up to 2^-126 are left to fmaf. A result of 0
+// needs no fmaf: such a sum is exact in doubles.
 HWY_INLINE float mulAdd(float a, float b, float c) {
   const double sum = double{a} * double{b} + double{c};
   const auto rounded = static_cast<float>(sum);
@@ -68,55 +70,51 @@ HWY_INLINE V mulAdd(V a, V b, V c) {
   return hn::Load(d, sum);
 }
 
-#ifdef __SSE2__
-// mulAdd of kRows numbers of `factor` and four of b each, with one test for all. Returns whether c has the results; if
-// not, c is unchanged. c: kRows rows of kCount floats.
+// mulAddTile of floats in memory. w: [kCount]; sum: [kRows, kCount].
 template <int kRows, int kCount>
-HWY_INLINE bool mulAddFours(const float* factor, int64_t stride, const float* b, float* c) {
-  __m128 rounded[kRows][kCount / 4];
-  __m128i doubtful = _mm_setzero_si128();
+HWY_INLINE void mulAddFloats(const float* x, int64_t stride, const float* w, float* sum) {
+#ifdef __SSE2__
+  // Four at a time, with one test for them. GCC makes no good vectors of the loop below.
+  static_assert(kCount % 4 == 0);
   const auto upper = [](__m128 four) HWY_ATTR { return _mm_movehl_ps(four, four); };
-  for (int i = 0; i < kCount / 4; ++i) {
-    const __m128 four = _mm_loadu_ps(b + 4 * i);
-    const __m128d low_b = _mm_cvtps_pd(four), high_b = _mm_cvtps_pd(upper(four));
+  for (int i = 0; i < kCount; i += 4) {
+    const __m128 b = _mm_loadu_ps(w + i);
+    const __m128d low_b = _mm_cvtps_pd(b), high_b = _mm_cvtps_pd(upper(b));
     for (int r = 0; r < kRows; ++r) {
-      const __m128d a = _mm_set1_pd(factor[r * stride]);
-      const __m128 before = _mm_loadu_ps(c + r * kCount + 4 * i);
-      const __m128d low = _mm_add_pd(_mm_mul_pd(a, low_b), _mm_cvtps_pd(before));
-      const __m128d high = _mm_add_pd(_mm_mul_pd(a, high_b), _mm_cvtps_pd(upper(before)));
-      const __m128 sum = _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+      float* to = sum + r * kCount + i;
+      const __m128 c = _mm_loadu_ps(to);
+      const __m128d a = _mm_set1_pd(x[r * stride]);
+      const __m128d low = _mm_add_pd(_mm_mul_pd(a, low_b), _mm_cvtps_pd(c));
+      const __m128d high = _mm_add_pd(_mm_mul_pd(a, high_b), _mm_cvtps_pd(upper(c)));
+      const __m128 rounded = _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
       const __m128 last_bits = _mm_shuffle_ps(_mm_castpd_ps(low), _mm_castpd_ps(high), _MM_SHUFFLE(2, 0, 2, 0));
       const __m128i halfway = _mm_cmpeq_epi32(_mm_and_si128(_mm_castps_si128(last_bits), _mm_set1_epi32(0x1fffffff)),
                                               _mm_set1_epi32(0x10000000));
-      // Twice the bits of a float are its magnitude as an integer. The addition makes numbers from 1 to 0x01000000,
-      // which is 2^-126, the least integers.
-      const __m128i bits = _mm_castps_si128(sum);
+      // bits + bits drops the sign. It is 0 for zero and 2 to 0x01000000 for magnitudes up to 2^-126. Adding 0x7fffffff
+      // makes zero the greatest signed integer and these magnitudes the least ones.
+      const __m128i bits = _mm_castps_si128(rounded);
       const __m128i magnitude = _mm_add_epi32(_mm_add_epi32(bits, bits), _mm_set1_epi32(0x7fffffff));
       const __m128i subnormal = _mm_cmplt_epi32(magnitude, _mm_set1_epi32(static_cast<int>(0x81000000)));
-      doubtful = _mm_or_si128(doubtful, _mm_or_si128(halfway, subnormal));
-      rounded[r][i] = sum;
+      if (_mm_movemask_epi8(_mm_or_si128(halfway, subnormal)) != 0) [[unlikely]] {
+        for (int k = 0; k < 4; ++k) to[k] = mulAdd(x[r * stride], w[i + k], to[k]);
+      } else {
+        _mm_storeu_ps(to, rounded);
+      }
     }
   }
-  if (_mm_movemask_epi8(doubtful) != 0) [[unlikely]]
-    return false;
+#else
   for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kCount / 4; ++i) _mm_storeu_ps(c + r * kCount + 4 * i, rounded[r][i]);
+    for (int i = 0; i < kCount; ++i) sum[r * kCount + i] = mulAdd(x[r * stride], w[i], sum[r * kCount + i]);
   }
-  return true;
-}
 #endif
+}
 
 template <class V, int kRows, int kCount>
 HWY_INLINE void mulAddTile(const float* x, int64_t stride, const V (&w)[kCount], V (&sum)[kRows][kCount]) {
-#ifdef __SSE2__
-  if constexpr (sizeof(V) == sizeof(float) && kCount % 4 == 0) {
-    if (mulAddFours<kRows, kCount>(x, stride, &w[0].raw, &sum[0][0].raw)) [[likely]]
-      return;
-  }
-#endif
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kCount; ++v) sum[r][v] = mulAdd(hn::Set(hn::DFromV<V>(), x[r * stride]), w[v], sum[r][v]);
-  }
+  // The vectors of Highway's sets without a multiply-add are arrays of floats.
+  constexpr int kFloats = kCount * static_cast<int>(hn::MaxLanes(hn::DFromV<V>()));
+  static_assert(sizeof(w) == kFloats * sizeof(float));
+  mulAddFloats<kRows, kFloats>(x, stride, reinterpret_cast<const float*>(w), reinterpret_cast<float*>(sum));
 }
 
 #endif
