@@ -45,15 +45,25 @@ HWY_INLINE void mulAddTile(const float* x, int64_t stride, const V (&w)[kCount],
 
 // Without an instruction for it, Highway's MulAdd rounds twice and the C library's fmaf is slow. In doubles, the
 // product is exact and the sum is rounded to 53 bits. Rounding this sum to a float can be wrong only if it lies halfway
-// between two floats. For normal floats this means that its lower 29 bits are 0x10000000. Subnormal floats have fewer
-// bits, and sums just below 2^-126 may round up to it, so all results up to 2^-126 are left to fmaf. A result of 0
-// needs no fmaf: such a sum is exact in doubles.
+// between two floats and is not exact. For normal floats, halfway means that its lower 29 bits are 0x10000000.
+// Subnormal floats have fewer bits, and sums just below 2^-126 may round up to it, so results up to 2^-126 count as
+// halfway too. A result of 0 does not: such a sum is exact. Sums of few bfloat16 products are often halfway and nearly
+// always exact, so the test for exactness comes before fmaf.
+
+// What the rounded sum of two doubles lacks (Knuth's TwoSum); 0 if the sum is exact. D: double or a vector of them.
+template <class D>
+HWY_INLINE D roundingError(D a, D b, D sum) {
+  const D of_b = sum - a;
+  return (a - (sum - of_b)) + (b - of_b);
+}
+
 HWY_INLINE float mulAdd(float a, float b, float c) {
-  const double sum = double{a} * double{b} + double{c};
+  const double product = double{a} * double{b};
+  const double sum = product + double{c};
   const auto rounded = static_cast<float>(sum);
   const bool halfway = (std::bit_cast<uint64_t>(sum) & 0x1fffffff) == 0x10000000;
   const bool subnormal = std::abs(rounded) <= 0x1p-126f && rounded != 0;
-  if (halfway || subnormal) [[unlikely]]
+  if ((halfway || subnormal) && roundingError(product, double{c}, sum) != 0) [[unlikely]]
     return std::fmaf(a, b, c);
   return rounded;
 }
@@ -77,6 +87,9 @@ HWY_INLINE void mulAddFloats(const float* x, int64_t stride, const float* w, flo
   // Four at a time, with one test for them. GCC makes no good vectors of the loop below.
   static_assert(kCount % 4 == 0);
   const auto upper = [](__m128 four) HWY_ATTR { return _mm_movehl_ps(four, four); };
+  const auto lastBits = [](__m128d low, __m128d high) HWY_ATTR {  // 32 bits of each double
+    return _mm_castps_si128(_mm_shuffle_ps(_mm_castpd_ps(low), _mm_castpd_ps(high), _MM_SHUFFLE(2, 0, 2, 0)));
+  };
   for (int i = 0; i < kCount; i += 4) {
     const __m128 b = _mm_loadu_ps(w + i);
     const __m128d low_b = _mm_cvtps_pd(b), high_b = _mm_cvtps_pd(upper(b));
@@ -84,22 +97,29 @@ HWY_INLINE void mulAddFloats(const float* x, int64_t stride, const float* w, flo
       float* to = sum + r * kCount + i;
       const __m128 c = _mm_loadu_ps(to);
       const __m128d a = _mm_set1_pd(x[r * stride]);
-      const __m128d low = _mm_add_pd(_mm_mul_pd(a, low_b), _mm_cvtps_pd(c));
-      const __m128d high = _mm_add_pd(_mm_mul_pd(a, high_b), _mm_cvtps_pd(upper(c)));
+      const __m128d low_c = _mm_cvtps_pd(c), high_c = _mm_cvtps_pd(upper(c));
+      const __m128d low_product = _mm_mul_pd(a, low_b), high_product = _mm_mul_pd(a, high_b);
+      const __m128d low = _mm_add_pd(low_product, low_c), high = _mm_add_pd(high_product, high_c);
       const __m128 rounded = _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
-      const __m128 last_bits = _mm_shuffle_ps(_mm_castpd_ps(low), _mm_castpd_ps(high), _MM_SHUFFLE(2, 0, 2, 0));
-      const __m128i halfway = _mm_cmpeq_epi32(_mm_and_si128(_mm_castps_si128(last_bits), _mm_set1_epi32(0x1fffffff)),
-                                              _mm_set1_epi32(0x10000000));
+      const __m128i last_bits = lastBits(low, high);
+      const __m128i halfway =
+          _mm_cmpeq_epi32(_mm_and_si128(last_bits, _mm_set1_epi32(0x1fffffff)), _mm_set1_epi32(0x10000000));
       // bits + bits drops the sign. It is 0 for zero and 2 to 0x01000000 for magnitudes up to 2^-126. Adding 0x7fffffff
       // makes zero the greatest signed integer and these magnitudes the least ones.
       const __m128i bits = _mm_castps_si128(rounded);
       const __m128i magnitude = _mm_add_epi32(_mm_add_epi32(bits, bits), _mm_set1_epi32(0x7fffffff));
       const __m128i subnormal = _mm_cmplt_epi32(magnitude, _mm_set1_epi32(static_cast<int>(0x81000000)));
-      if (_mm_movemask_epi8(_mm_or_si128(halfway, subnormal)) != 0) [[unlikely]] {
-        for (int k = 0; k < 4; ++k) to[k] = mulAdd(x[r * stride], w[i + k], to[k]);
-      } else {
-        _mm_storeu_ps(to, rounded);
+      const __m128i doubtful = _mm_or_si128(halfway, subnormal);
+      if (_mm_movemask_epi8(doubtful) != 0) [[unlikely]] {
+        const __m128d zero = _mm_setzero_pd();
+        const __m128i inexact = lastBits(_mm_cmpneq_pd(roundingError(low_product, low_c, low), zero),
+                                         _mm_cmpneq_pd(roundingError(high_product, high_c, high), zero));
+        if (_mm_movemask_epi8(_mm_and_si128(doubtful, inexact)) != 0) {
+          for (int k = 0; k < 4; ++k) to[k] = mulAdd(x[r * stride], w[i + k], to[k]);
+          continue;
+        }
       }
+      _mm_storeu_ps(to, rounded);
     }
   }
 #else
