@@ -14,6 +14,8 @@ namespace {
 
 // A state dict takes about 35 opcodes per tensor.
 constexpr size_t kMaxOpcodes = 2'000'000;
+// PickleValue::index holds offsets of 32 bits. Files of a million tensors stay below this.
+constexpr size_t kMaxPickleBytes = size_t{32} << 20;
 constexpr size_t kMaxNameBytes = 256;
 // Limit on the arguments of a call and on the attribute items in BUILD. Real files have fewer.
 constexpr size_t kMaxArguments = 64;
@@ -173,7 +175,9 @@ class Machine {
   }
 
   std::string_view take(uint64_t size) {
-    if (size > bytes_.size() - at_) corrupt("it is cut off");
+    if (size > bytes_.size() - at_) {
+      corrupt(bytes_.size() < kMaxPickleBytes ? "it is cut off" : "it has more than 32 MiB");
+    }
     const std::string_view taken = bytes_.substr(at_, size);
     at_ += size;
     return taken;
@@ -462,7 +466,7 @@ PickleValue PickleHeap::newContainer(PickleKind kind) {
 }
 
 Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host) {
-  bytes = bytes.substr(0, UINT32_MAX);  // PickleValue::index holds offsets of 32 bits
+  bytes = bytes.substr(0, kMaxPickleBytes);
   Pickle pickle{PickleHeap(bytes), {}, 0};
   Machine machine(bytes, source, host, pickle.heap);
   pickle.root = machine.run();

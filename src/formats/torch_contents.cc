@@ -243,17 +243,20 @@ TorchContents readTorchHeader(const PartialBytes& archive, std::string_view sour
 std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap,
                                                                  const PickleValue& dictionary) {
   std::vector<std::pair<std::string_view, PickleValue>> result;
-  std::map<std::string_view, size_t> place;  // not a hash table: hostile names could collide
+  // Maps, not hash tables, because hostile names could collide. A pickle refers to one text any number of times with a
+  // few bytes, so a text is compared with others only the first time.
+  std::map<std::string_view, size_t> place;
+  std::map<uint32_t, size_t> place_of_text;  // by PickleValue::index
   const auto& items = heap.items(dictionary);
   for (size_t i = 0; i < items.size(); i += 2) {
     if (!items[i].is(PickleKind::kText)) continue;
-    const std::string_view name = heap.text(items[i]);
-    const auto [it, inserted] = place.emplace(name, result.size());
-    if (inserted) {
-      result.emplace_back(name, items[i + 1]);
-    } else {
-      result[it->second].second = items[i + 1];
+    const auto [known, is_new_text] = place_of_text.emplace(items[i].index, result.size());
+    if (is_new_text) {
+      const std::string_view name = heap.text(items[i]);
+      known->second = place.emplace(name, result.size()).first->second;
+      if (known->second == result.size()) result.emplace_back(name, PickleValue());
     }
+    result[known->second].second = items[i + 1];
   }
   return result;
 }

@@ -277,6 +277,34 @@ TEST(TorchFileTest, FilesBeforeZipAreChecked) {
   EXPECT_THAT(refusalOf(pickled::whole(number(3))), HasSubstr("torch.save did not write"));
 }
 
+// A text of the pickle with its number in the memo, and a reference to it.
+std::string memoized(const std::string& text) {
+  return "X" + littleEndian<uint32_t>(static_cast<uint32_t>(text.size())) + text + std::string("q\0", 2);
+}
+const std::string kMemoized = std::string("h\0", 2);
+
+// Would take many minutes if every reference to the text were work for all of its bytes.
+TEST(TorchFileTest, ALongTextThatIsOftenReferredToIsReadOnce) {
+  const std::string long_text = memoized(std::string(size_t{16} << 20, '0'));
+  std::string names = "}(" + long_text + "N";
+  for (int i = 0; i < 600'000; ++i) names += kMemoized + "N";
+  const std::string good = text("w") + tensor(storage(kFloats, "0", 6), 0, {6}, {1});
+  EXPECT_EQ(parse(zipOf(names + good + "u").build()).names(), std::vector<std::string>{"w"});
+
+  const auto storageOn = [](const std::string& device) {
+    return "(" + text("storage") + kFloats + text("0") + device + number(6) + "tQ";
+  };
+  std::string storages = "}(" + text("s") + storageOn(memoized("cuda:" + std::string(size_t{16} << 20, '0')));
+  for (int i = 0; i < 200'000; ++i) storages += text("s") + storageOn(kMemoized);
+  EXPECT_THAT(refusalOf(zipOf(storages + good + "u").build()), HasSubstr("a storage's id is malformed"));
+}
+
+TEST(TorchFileTest, APickleOfMoreThan32MiBIsRefused) {
+  const std::string body = dict({{std::string(size_t{33} << 20, 'k'), "N"}});
+  EXPECT_THAT(refusalOf(zipOf(body).build()), HasSubstr("more than 32 MiB"));
+  EXPECT_THAT(refusalOf(legacyOf(body, "]", "")), HasSubstr("more than 32 MiB"));
+}
+
 TEST(TorchFileTest, TensorsAreWhatTorchSaves) {
   const std::string s = storage(kFloats, "0", 6);
   const std::string hooks = global("collections", "OrderedDict") + ")R";

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxTensors = 100'000;
 constexpr size_t kMaxKeyBytes = 256;
+constexpr size_t kMaxLocationBytes = 64;
 // Limit on the bytes and items that all calls together examine, because a short pickle can pass one long value to many
 // calls.
 constexpr size_t kMaxWork = size_t{1} << 24;
@@ -349,7 +350,8 @@ PickleValue TorchObjects::persistentLoad(const PickleHeap& heap, const PickleVal
   const GlobalRow* type = rowOf(fields[1]);
   if (type == nullptr || type->global != Global::kStorage) corrupt("a storage has no type");
   if (!fields[2].is(PickleKind::kText) || !fields[3].is(PickleKind::kText) || !fields[4].is(PickleKind::kInt) ||
-      fields[4].integer < 0 || heap.text(fields[2]).size() > kMaxKeyBytes) {
+      fields[4].integer < 0 || heap.text(fields[2]).size() > kMaxKeyBytes ||
+      heap.text(fields[3]).size() > kMaxLocationBytes) {
     corrupt("a storage's id is malformed");
   }
   if (fields.size() == 6 && type->name == kUntyped) {
