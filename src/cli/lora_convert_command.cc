@@ -25,7 +25,7 @@ constexpr const char* kFooter =
     "[1, rows, longest] (A, B with the scale folded in, DoRA's magnitude; zeros to the right).\n"
     "\n"
     "Module ids:\n"
-    "   0 attn_qkv      qkv_proj, query_key_value        5 mlp_h_to_4h   gate_proj, c_fc\n"
+    "   0 attn_qkv      qkv_proj, c_attn of GPT-2        5 mlp_h_to_4h   gate_proj, c_fc\n"
     "   1 attn_q        q_proj                           6 mlp_4h_to_h   down_proj, c_proj\n"
     "   2 attn_k        k_proj                           7 mlp_gate      up_proj\n"
     "   3 attn_v        v_proj                          18 mlp_gate_up   gate_up_proj (rows of gate, then of up)\n"

@@ -23,9 +23,9 @@ namespace fs = std::filesystem;
 struct Row {
   int32_t module_id = 0;
   int32_t layer = 0;
-  std::vector<const PeftModule*> experts;  // a single one if there is no mixture of experts
+  std::map<size_t, const PeftModule*> experts;  // by number; a single one if there is no mixture of experts
 
-  const PeftModule& first() const { return *experts.front(); }
+  const PeftModule& first() const { return *experts.begin()->second; }
   uint64_t values() const {
     const char* name = first().key_a.c_str();
     const auto in_and_out = checkedAdd(static_cast<uint64_t>(first().in()), static_cast<uint64_t>(first().out()), name);
@@ -75,18 +75,32 @@ class RowOrder {
     }
     const auto expert = static_cast<size_t>(std::max(place->expert, 0));
     const bool has_experts = place->expert >= 0;
-    if (expert >= adapter_.modules.size()) refuseGap(module);
-    if (row->experts.size() <= expert) row->experts.resize(expert + 1);
-    const PeftModule*& slot = row->experts[expert];
-    if (slot != nullptr) {
+    const auto [known, inserted] = row->experts.emplace(expert, &module);
+    if (!inserted) {
       refuse(adapter_, module.key_a,
              fmt::format("is {} of layer {}, and so is '{}'; a row of the tensors holds one",
-                         *loraModuleName(place->module_id), place->layer, slot->key_a));
+                         *loraModuleName(place->module_id), place->layer, known->second->key_a));
     }
     if (has_experts && module.hasMagnitude()) {
       refuse(adapter_, module.key_magnitude, "is a DoRA magnitude of an expert, which the form cannot hold");
     }
-    slot = &module;
+    if (mayBeGroupedByHead(module)) {
+      refuse(adapter_, module.key_b,
+             "has rows that most of the models with this name group by head (queries, keys, values of one head after "
+             "another), but the tensors hold all queries, then all keys and all values. Give a server the PEFT "
+             "directory, whose order follows from the model");
+    }
+  }
+
+  // GPT-NeoX, BLOOM and Falcon name the fused linear query_key_value, GPT-2 and GPT-BigCode c_attn. GPT-2's, which PEFT
+  // marks by fan_in_fan_out, has all queries first, and so has GPT-BigCode's with one head of keys and values. NeMo's
+  // were ordered by the reader.
+  bool mayBeGroupedByHead(const PeftModule& module) const {
+    if (!adapter_.config.is_object()) return false;
+    if (module.name.ends_with(".query_key_value")) return true;
+    const auto stored = adapter_.config.find("fan_in_fan_out");
+    const bool is_gpt2 = stored != adapter_.config.end() && stored->is_boolean() && stored->get<bool>();
+    return module.name.ends_with(".c_attn") && !is_gpt2 && module.out() / 3 == module.in();
   }
 
   [[noreturn]] void refuseGap(const PeftModule& module) const {
@@ -96,11 +110,10 @@ class RowOrder {
   // Checks that the row has all experts of its layer and that they have equal shapes.
   void checkExperts(const Row& row) {
     if (row.module_id < 13 || row.module_id > 15) return;
-    const auto present =
-        std::find_if(row.experts.begin(), row.experts.end(), [](const auto* e) { return e != nullptr; });
     if (experts_ == 0) experts_ = row.experts.size();
-    for (const PeftModule* expert : row.experts) {
-      if (expert == nullptr || row.experts.size() != experts_) refuseGap(**present);
+    const bool all = row.experts.size() == experts_ && row.experts.rbegin()->first + 1 == experts_;
+    if (!all) refuseGap(row.first());
+    for (const auto& [number, expert] : row.experts) {
       if (expert->a.shape != row.first().a.shape || expert->b.shape != row.first().b.shape) {
         refuse(adapter_, expert->key_a,
                fmt::format("or its lora_B is of another shape than those of '{}', beside "
@@ -123,8 +136,8 @@ class RowWriter {
 
   std::span<const std::byte> pack(const Row& row) {
     used_ = 0;
-    for (const PeftModule* expert : row.experts) add(expert->a, expert->key_a, 1.0f);
-    for (const PeftModule* expert : row.experts) add(expert->b, expert->key_b, expert->scale);
+    for (const auto& [number, expert] : row.experts) add(expert->a, expert->key_a, 1.0f);
+    for (const auto& [number, expert] : row.experts) add(expert->b, expert->key_b, expert->scale);
     if (row.first().hasMagnitude()) add(row.first().magnitude, row.first().key_magnitude, 1.0f);
     std::fill(bytes_.begin() + static_cast<std::ptrdiff_t>(used_), bytes_.end(), std::byte{0});
     return bytes_;

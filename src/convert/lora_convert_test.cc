@@ -158,6 +158,24 @@ TEST_F(LoraConvertTest, RefusesByNameWhatTheFormCannotHold) {
   }
 }
 
+TEST_F(LoraConvertTest, FusedAttentionWhoseOrderDependsOnTheModelIsRefused) {
+  const auto fused = [&](const std::string& module, int64_t out) {
+    tensors_.clear();
+    const std::string key = "base_model.model.transformer.h.0." + module;
+    tensors_[key + ".lora_A.weight"] = {{2, 3}, std::vector<float>(6, 1)};
+    tensors_[key + ".lora_B.weight"] = {{out, 2}, std::vector<float>(static_cast<size_t>(2 * out), 1)};
+  };
+  fused("self_attention.query_key_value", 9);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("query_key_value.lora_B.weight' has rows"), HasSubstr("group by head")));
+  fused("attn.c_attn", 9);
+  EXPECT_THAT(refusal(), HasSubstr("group by head")) << "GPT-BigCode with a key of its own for each head";
+  fused("attn.c_attn", 5);
+  EXPECT_EQ(convert().rows, 1) << "GPT-BigCode";
+  fused("attn.c_attn", 9);
+  setConfig({{"fan_in_fan_out", true}});
+  EXPECT_EQ(convert().rows, 1) << "GPT-2";
+}
+
 TEST_F(LoraConvertTest, RefusesWhatContradictsItself) {
   const Tensors plain = tensors_;
   const auto refusalWith = [&](const std::string& name, std::vector<int64_t> shape, std::vector<float> values) {
