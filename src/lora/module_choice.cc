@@ -68,6 +68,23 @@ std::vector<int64_t> readLayers(const Json& config, std::string_view source) {
   }
   return layers;
 }
+
+// Returns the last number between two dots of the name for which follows(the name before the first of them) is true.
+template <typename Follows>
+std::optional<int64_t> lastNumber(std::string_view name, Follows follows) {
+  for (size_t end = name.rfind('.'); end != std::string_view::npos && end > 0;) {
+    const size_t dot = name.rfind('.', end - 1);
+    if (dot == std::string_view::npos) break;
+    int64_t number = 0;
+    const char *begin = name.data() + dot + 1, *stop = name.data() + end;
+    const auto [parsed, error] = std::from_chars(begin, stop, number);
+    const bool is_number = error == std::errc() && parsed == stop && *begin != '-';
+    if (is_number && follows(name.substr(0, dot))) return number;
+    end = dot;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool ModuleNames::contain(std::string_view module) const {
@@ -141,27 +158,18 @@ bool ModuleChoice::saves(std::string_view module) const {
   return false;
 }
 
-// Finds the layer number: the first number between two dots whose preceding name matches one of `layers_patterns_`, or,
-// without patterns, has at least two segments.
+// Finds the layer number as PEFT's greedy patterns do: the last number between two dots whose preceding name matches
+// the first of `layers_patterns_` that matches any; without patterns, one whose preceding name has at least two
+// segments.
 bool ModuleChoice::includesLayerOf(std::string_view module) const {
-  size_t begin = 0;
-  for (int segment = 0; begin < module.size(); ++segment) {
-    const size_t end = module.find('.', begin);
-    if (end == std::string_view::npos) return false;
-    int64_t number = 0;
-    const auto [stop, error] = std::from_chars(module.data() + begin, module.data() + end, number);
-    const bool is_number = error == std::errc() && stop == module.data() + end && module[begin] != '-';
-    if (is_number && segment > 0) {
-      const std::string_view before = module.substr(0, begin - 1);
-      const bool found = layers_patterns_.empty()
-                             ? segment > 1
-                             : std::any_of(layers_patterns_.begin(), layers_patterns_.end(),
-                                           [&](const ModulePattern& pattern) { return pattern.matches(before); });
-      if (found) return std::find(layers_.begin(), layers_.end(), number) != layers_.end();
-    }
-    begin = end + 1;
+  std::optional<int64_t> layer;
+  if (layers_patterns_.empty()) {
+    layer = lastNumber(module, [](std::string_view before) { return before.find('.') != std::string_view::npos; });
   }
-  return false;
+  for (auto pattern = layers_patterns_.begin(); pattern != layers_patterns_.end() && !layer; ++pattern) {
+    layer = lastNumber(module, [&](std::string_view before) { return pattern->matches(before); });
+  }
+  return layer && std::find(layers_.begin(), layers_.end(), *layer) != layers_.end();
 }
 
 }  // namespace chorus
