@@ -92,13 +92,12 @@ executor::Result Answer::next(const Sequence& sequence, FinishReason reason) {
   executor::Result result;
   result.isSequenceFinal = last;
   result.sequenceIndex = sequence.index;
-  const bool only_new = options_.streaming && !options_.return_all_generated;
-  const int32_t first_generated = only_new ? num_sent_ : 0;
+  const int32_t first_generated = sendsOnlyNew() ? num_sent_ : 0;
   const bool with_prompt = !options_.streaming && !output.excludeInputFromOutput;
   const auto tokens = sequence.tokens().subspan(
       with_prompt ? 0 : static_cast<size_t>(sequence.promptLength()) + static_cast<size_t>(first_generated));
   result.outputTokenIds.emplace_back(tokens.begin(), tokens.end());
-  addLogProbs(result, first_generated);
+  addLogProbs(result);
   addGenerationLogits(result);
   result.finishReasons = {reason};
   result.decodingIter = steps_;
@@ -115,6 +114,10 @@ executor::Result Answer::next(const Sequence& sequence, FinishReason reason) {
     context_logits_sent_ = true;
     result.contextLogits = context_logits_;
   }
+  if (sendsOnlyNew()) {
+    log_probs_.clear();
+    top_log_probs_.clear();
+  }
   if (!options_.return_all_generated) generation_logits_.clear();
   num_sent_ = sequence.numGenerated();
   return result;
@@ -127,12 +130,11 @@ void Answer::release() noexcept {
   context_logits_ = executor::Tensor();
 }
 
-void Answer::addLogProbs(executor::Result& result, int32_t first_generated) const {
+void Answer::addLogProbs(executor::Result& result) const {
   if (!wantsLogProbs()) return;
-  result.logProbs.emplace().emplace_back(log_probs_.begin() + first_generated, log_probs_.end());
+  result.logProbs.emplace().push_back(log_probs_);
   result.cumLogProbs.emplace().push_back(static_cast<float>(cum_log_prob_));
-  if (topLogProbs() > 0)
-    result.topLogProbs.emplace().emplace_back(top_log_probs_.begin() + first_generated, top_log_probs_.end());
+  if (topLogProbs() > 0) result.topLogProbs.emplace().push_back(top_log_probs_);
 }
 
 bool Answer::sendsPromptScores() const {

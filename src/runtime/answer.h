@@ -76,18 +76,20 @@ class Answer {
   executor::RequestStats stats(const Sequence& sequence, executor::IterationType step) const;
 
  private:
+  bool sendsOnlyNew() const { return options_.streaming && !options_.return_all_generated; }
   int32_t promptRowsWanted() const;
   bool sendsPromptScores() const;
-  void addLogProbs(executor::Result& result, int32_t first_generated) const;
+  void addLogProbs(executor::Result& result) const;
   void addGenerationLogits(executor::Result& result) const;
 
   AnswerOptions options_;
   int32_t prompt_length_;
   executor::FinishReason finish_reason_ = executor::FinishReason::kNOT_FINISHED;
   int32_t num_sent_ = 0;  // generated tokens in earlier responses
+  // One entry for each generated token that further responses will have.
   std::vector<float> log_probs_;
-  double cum_log_prob_ = 0;
-  std::vector<std::vector<executor::TokenLogProb>> top_log_probs_;  // one list per generated token
+  std::vector<std::vector<executor::TokenLogProb>> top_log_probs_;
+  double cum_log_prob_ = 0;  // of all generated tokens
   executor::VecLogProbs prompt_log_probs_;
   std::vector<std::vector<executor::TokenLogProb>> prompt_top_log_probs_;
   bool prompt_log_probs_sent_ = false;
