@@ -263,7 +263,8 @@ TEST_F(EngineAdaptersTest, ARefusalAtTheFirstLoadIsReported) {
   EXPECT_NE(errorOf([&] { register_deferred(directory_ / "once"); }).find("truncated"), std::string::npos);
 }
 
-// Of the weights that replace the base's, only an embedding and an output head are dropped if they equal the base's.
+// Whole weights of an adapter replace the base's. Only an embedding and an output head are dropped if they equal the
+// base's.
 TEST_F(EngineAdaptersTest, AnAdapterThatTurnsOutTooLargeIsReportedAtItsFirstLoad) {
   const auto write = [&](const char* name, bool with_embedding) {
     const fs::path dir = directory_ / name;

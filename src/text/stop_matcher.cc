@@ -32,6 +32,12 @@ StopStrings::StopStrings(std::vector<std::string> stops) {
   }
 }
 
+size_t StopStrings::bytes() const {
+  size_t bytes = stops_.size() * sizeof(Stop);
+  for (const Stop& stop : stops_) bytes += stop.text.capacity() + stop.prefixes.capacity() * sizeof(uint32_t);
+  return bytes;
+}
+
 StopMatcher::StopMatcher(std::shared_ptr<const StopStrings> stops, bool include_stop)
     : stops_(std::move(stops)),
       prefixes_(stops_ != nullptr ? stops_->longestFirst().size() : 0),

@@ -22,6 +22,8 @@ class StopStrings {
   explicit StopStrings(std::vector<std::string> stops);
 
   const std::vector<Stop>& longestFirst() const { return stops_; }
+  // Memory of the strings and tables.
+  size_t bytes() const;
 
  private:
   std::vector<Stop> stops_;

@@ -16,4 +16,11 @@ BadWordTables::BadWordTables(std::list<executor::VecTokens> words) : words_(std:
   begun_ = WordAutomaton(beginnings);
 }
 
+size_t BadWordTables::bytes() const {
+  constexpr size_t kNodeBytes = sizeof(executor::VecTokens) + 4 * sizeof(void*);  // of the list, with its allocations
+  size_t bytes = begun_.bytes() + last_tokens_.capacity() * sizeof(int32_t);
+  for (const auto& word : *words_) bytes += kNodeBytes + word.capacity() * sizeof(int32_t);
+  return bytes;
+}
+
 }  // namespace chorus

@@ -16,6 +16,9 @@ class BadWordTables {
 
   const std::optional<std::list<executor::VecTokens>>& words() const { return words_; }  // never nullopt
 
+  // Memory of the words and tables.
+  size_t bytes() const;
+
   // The automaton of the words without their last tokens; an empty word is left out. A sequence begins the words whose
   // beginnings it ends with.
   const WordAutomaton& begun() const { return begun_; }

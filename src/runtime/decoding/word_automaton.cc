@@ -12,7 +12,7 @@ WordAutomaton::WordAutomaton(std::span<const std::span<const int32_t>> words) {
   });
   for (const auto& word : words) longest_ = std::max(longest_, word.size());
 
-  // For each node, the range in `order` of the words that begin with it. Words that end there come first.
+  // One range in `order` per node: the words that begin with it. Words that end there come first.
   struct Range {
     size_t begin, end, length;
   };

@@ -41,6 +41,9 @@ class WordAutomaton {
     return state;
   }
 
+  // Memory of the tables.
+  size_t bytes() const { return nodes_.capacity() * sizeof(Node) + words_.capacity() * sizeof(uint32_t); }
+
   bool endsAny(State state) const { return nodes_[state].ended != kNone; }
   // Calls visit(word) with the position in `words` of each word that the sequence ends with.
   template <typename Visit>

@@ -103,7 +103,7 @@ class MessageWriter : public TextAnswerWriter {
 void handleMessages(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter) {
   ClientCharge memory(request.client);
-  const ChatRequest chat = parseMessagesRequest(request.body, meter, memory);
+  ChatRequest chat = parseMessagesRequest(request.body, meter, memory);
   answerChat(context, request, exchange, meter, chat, [&](AnswerSetup setup) {
     return std::make_shared<MessageWriter>(std::move(setup), errorFormFor(request.path, request.id));
   });

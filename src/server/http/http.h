@@ -69,8 +69,8 @@ class HttpExchange {
   // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view content_type) = 0;
   // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped
-  // because it left more than HttpServerOptions::max_stream_backlog bytes unread or exceeded its memory share. The
-  // caller must then stop.
+  // because it reads too slowly (see HttpServerOptions::max_stream_backlog) or exceeded its memory share. The caller
+  // must then stop.
   virtual bool write(std::string_view bytes) = 0;
   virtual void endStream() = 0;
   // Sets the callback, in place of an earlier one. It runs once when the client disconnects before the response is
@@ -97,7 +97,11 @@ struct HttpServerOptions {
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
   size_t reserved_connections = 32;         // beyond max_connections, only for paths that begin with reserved_prefix
   std::string reserved_prefix = "/v1/health/";
+  // A stream whose client has left more than max_stream_backlog bytes unread for the whole of stream_backlog_timeout is
+  // broken off with the next piece. A few large events in a row may exceed the size, so it is no limit without the
+  // time.
   size_t max_stream_backlog = size_t{1} << 20;
+  std::chrono::milliseconds stream_backlog_timeout{5'000};
   ClientMemoryLimits memory;
   uint64_t min_read_rate = size_t{64} << 10;         // bytes/s a client must read, after write_timeout; 0: no limit
   std::vector<std::string> cors_origins;             // see CorsPolicy

@@ -127,6 +127,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void addHeaders(uint64_t serial, const HttpHeaders& headers) noexcept;
   void respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
+  bool readsTooSlowly() const;
   void breakOff() noexcept;
   // Decides for the answer's head whether the connection stays open after it. A client that is told so may send its
   // next request at once, so the connection then closes only when the server accepts no more.
@@ -171,7 +172,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool open_ = true;      // the client can still be written to
   bool answered_ = true;  // the current response is complete
   bool flush_posted_ = false;
-  std::string pending_;         // bytes to be written after writing_
+  std::string pending_;  // bytes to be written after writing_
+  // Since when pending_ has had more than max_stream_backlog bytes; none if it has not.
+  std::optional<std::chrono::steady_clock::time_point> backlog_since_;
   size_t being_written_ = 0;    // size of writing_
   ClientCharge queued_charge_;  // for writing_ and pending_
   HttpHeaders answer_headers_;  // additional headers of the current response

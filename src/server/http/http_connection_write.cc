@@ -120,15 +120,23 @@ void HttpConnection::queue(std::string_view head, std::string body, bool last) {
   asio::post(stream_.executor(), [self = shared_from_this()] { self->guarded([&] { self->flush(); }); });
 }
 
+// The caller holds mutex_.
+bool HttpConnection::readsTooSlowly() const {
+  return backlog_since_ && steady_clock::now() - *backlog_since_ >= context_.options.stream_backlog_timeout;
+}
+
 void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept {
   try {
     std::lock_guard lock(mutex_);
     alive = open_ && serial == serial_ && !answered_;
     if (!alive) return;
     const size_t waiting = pending_.size() + bytes.size();
-    const bool fits = !bounded || (waiting <= context_.options.max_stream_backlog &&
-                                   queued_charge_.resize(waiting + being_written_) == MemoryAnswer::kGranted);
-    if (fits) return queue(bytes, {}, last);
+    const bool granted =
+        !bounded || (!readsTooSlowly() && queued_charge_.resize(waiting + being_written_) == MemoryAnswer::kGranted);
+    if (granted) {
+      if (waiting > context_.options.max_stream_backlog && !backlog_since_) backlog_since_ = steady_clock::now();
+      return queue(bytes, {}, last);
+    }
     alive = false;
     open_ = false;
     stream_.breakOff();
@@ -198,6 +206,7 @@ void HttpConnection::flush() {
     flush_posted_ = false;
     if (!writing_.empty()) return;
     writing_.swap(pending_);
+    backlog_since_.reset();
     being_written_ = writing_.size();
     complete = answered_;
     if (writing_.empty()) queued_charge_.release();

@@ -1,4 +1,5 @@
 // Limits of the HTTP server: sizes, times, connections and memory.
+#include <algorithm>
 #include <condition_variable>
 #include <stdexcept>
 
@@ -52,13 +53,22 @@ TEST_F(HttpLimitsTest, Timeouts) {
 }
 
 TEST_F(HttpLimitsTest, SlowReaderIsDropped) {
-  start({.max_stream_backlog = 65536});
+  start({.max_stream_backlog = 65536, .stream_backlog_timeout = milliseconds(50)});
   SocketClient client(server->port());
   const int small = 4096;
   setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(eventually(write_failed));
   EXPECT_TRUE(eventually(aborted));
+}
+
+TEST_F(HttpLimitsTest, AReaderGetsAStreamOfLargePieces) {
+  start();
+  SocketClient client(server->port());
+  client.send("GET /burst HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string all = client.readAll();
+  EXPECT_TRUE(all.ends_with("\r\n0\r\n\r\n"));
+  EXPECT_EQ(std::ranges::count(all.substr(all.find("\r\n\r\n")), 'x'), kBurstPiece * kBurstPieces);
 }
 
 TEST_F(HttpLimitsTest, IdleConnectionsGiveWay) {

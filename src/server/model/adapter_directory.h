@@ -170,7 +170,7 @@ class AdapterDirectory {
     std::optional<Error> refusal;  // set if it cannot be served, whatever the files contain
   };
   class Warnings;
-  // Where a text comes from.
+  // The source of an adapter's text codec.
   enum class TextSource {
     kFiles,   // it is read now
     kMemory,  // it is left to readTexts() if it is not in memory

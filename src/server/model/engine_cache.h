@@ -17,7 +17,7 @@
 
 namespace chorus::server {
 
-// What an engine is built from.
+// The input of an engine build.
 struct EngineSource {
   std::filesystem::path model;
   std::function<std::vector<std::filesystem::path>()> files;  // those that the model has now (SourceReader::files)

@@ -13,7 +13,7 @@ namespace chorus::server {
 struct AnswerSetup {
   std::shared_ptr<HttpExchange> exchange;
   std::shared_ptr<const ServedModel> model;
-  GenerationOptions options;
+  AnswerFields options;
   size_t choices;       // number of choices that are generated
   ClientCharge memory;  // for what is kept until a whole answer is complete
 };
@@ -30,7 +30,7 @@ class AnswerWriter : public GenerationListener {
   explicit AnswerWriter(AnswerSetup setup, ErrorForm form = {}) : setup_(std::move(setup)), form_(std::move(form)) {}
 
   const ServedModel& model() const { return *setup_.model; }
-  const GenerationOptions& options() const { return setup_.options; }
+  const AnswerFields& options() const { return setup_.options; }
   const ErrorForm& errorForm() const { return form_; }
   // Ends the answer with the error: as the response if nothing was sent yet, otherwise as the last events of the
   // stream. Returns false, so that onDelta() can return it.

@@ -60,7 +60,7 @@ class ChatWriter : public GenerationWriter {
 void handleChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                 WorkMeter& meter) {
   ClientCharge memory(request.client);
-  const ChatRequest chat = parseChatRequest(request.body, meter, memory, context.max_choices);
+  ChatRequest chat = parseChatRequest(request.body, meter, memory, context.max_choices);
   answerChat(context, request, exchange, meter, chat,
              [](AnswerSetup setup) { return std::make_shared<ChatWriter>(std::move(setup)); });
 }

@@ -55,10 +55,9 @@ ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, con
 }
 
 void answerChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
-                WorkMeter& meter, const ChatRequest& chat, const MakeAnswerWriter& make_writer) {
+                WorkMeter& meter, ChatRequest& chat, const MakeAnswerWriter& make_writer) {
   const ChatPrompt prompt = renderChatPrompt(context, request, chat, meter);
   Generation::Job job{.model = prompt.model,
-                      .options = chat.options,
                       .default_max_tokens = 0,
                       .prompt_field = chat.messages_field,
                       .client = request.client,
@@ -73,8 +72,9 @@ void answerChat(const ApiContext& context, HttpRequest& request, const std::shar
     throw ApiError::invalid(fmt::format("Invalid value for '{}': the prompt has no tokens.", chat.messages_field),
                             chat.messages_field, "invalid_value");
   }
-  auto writer = make_writer(AnswerSetup{exchange, prompt.model, chat.options, static_cast<size_t>(chat.options.choices),
-                                        ClientCharge(request.client)});
+  auto writer = make_writer(AnswerSetup{exchange, prompt.model, chat.options.ofAnswer(),
+                                        static_cast<size_t>(chat.options.choices), ClientCharge(request.client)});
+  job.options = std::move(chat.options);
   startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 

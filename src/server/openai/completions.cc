@@ -126,7 +126,6 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
   request.memory.release();
 
   Generation::Job job{.model = model,
-                      .options = parsed.options,
                       .default_max_tokens = kDefaultMaxTokens,
                       .prompt_field = "prompt",
                       .client = request.client,
@@ -145,7 +144,8 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
   }
   const size_t choices = job.prompts.size() * static_cast<size_t>(parsed.options.generated);
   auto writer = std::make_shared<CompletionWriter>(
-      AnswerSetup{exchange, model, parsed.options, choices, std::move(of_answer)}, std::move(echoes));
+      AnswerSetup{exchange, model, parsed.options.ofAnswer(), choices, std::move(of_answer)}, std::move(echoes));
+  job.options = std::move(parsed.options);
   startGeneration(context, std::move(job), exchange, std::move(writer), meter);
 }
 

@@ -47,6 +47,7 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
     : context_(context),
       job_(std::move(job)),
       rules_(tokenRulesOf(job_.options.sampling, context_, *job_.model->text, meter)),
+      stops_(std::make_shared<const StopStrings>(std::move(job_.options.stop))),
       kept_(job_.client),
       inbox_charge_(job_.client) {
   const auto add = [this](int32_t id) {
@@ -58,6 +59,9 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
     if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
   }
   for (const int32_t id : job_.options.stop_token_ids) add(id);
+  // Their tables are kept instead.
+  job_.options.sampling.bad_words = {};
+  job_.options.sampling.logit_bias = {};
 }
 
 int32_t Generation::maxTokensFor(const executor::VecTokens& prompt) const {
@@ -108,7 +112,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   // probabilities are streamed too, because they are charged to the client here, but not in the executor.
   // Generated tokens count against limits when they arrive.
   const bool limited = job_.usage != nullptr && job_.usage->limitsTokens();
-  const bool streaming = options.stream || !options.stop.empty() || options.log_probs || limited;
+  const bool streaming = options.stream || !stops_->longestFirst().empty() || options.log_probs || limited;
   executor::Request request(prompt, maxTokensFor(prompt), streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   request.setBadWordTables(rules_.bad_words);
@@ -146,12 +150,15 @@ void Generation::endUsage() const {
 // The request's body is freed before its answer begins. What is kept of it, here and in the engine's queue, is charged
 // until then.
 void Generation::chargeKept() {
-  constexpr size_t kSequenceBytes = 1024;  // a sequence in the queue, without its tokens
+  constexpr size_t kSequenceBytes = 1024;  // a sequence in the queue, without its tokens and its text
   const auto n = static_cast<size_t>(job_.options.generated);
-  size_t bytes = 0;
+  const auto& stops = stops_->longestFirst();
+  const size_t held_back = stops.empty() ? 0 : stops.front().text.size();
+  size_t bytes = stops_->bytes();
   for (const auto& prompt : job_.prompts) {
-    bytes += n * kSequenceBytes + (1 + n) * prompt.size() * sizeof(executor::TokenIdType);
+    bytes += n * (kSequenceBytes + held_back) + (1 + n) * prompt.size() * sizeof(executor::TokenIdType);
   }
+  if (rules_.bad_words != nullptr) bytes += rules_.bad_words->bytes();
   if (rules_.embedding_bias) bytes += static_cast<size_t>(context_.engine.vocabSize()) * sizeof(float);
   addCharge(kept_, bytes);
 }
@@ -173,7 +180,7 @@ void Generation::enqueue() {
   unfinished_ = choices_.size();
   cached_tokens_.resize(job_.prompts.size());
   const GenerationOptions& options = job_.options;
-  const TextStreamOptions text_options{.stops = std::make_shared<const StopStrings>(options.stop),
+  const TextStreamOptions text_options{.stops = stops_,
                                        .include_stop = options.include_stop,
                                        .skip_special_tokens = options.skip_special_tokens,
                                        .stops_from = options.sampling.min_tokens.value_or(0)};

@@ -133,6 +133,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Job job_;
   executor::VecTokens end_ids_;
   TokenRules rules_;
+  std::shared_ptr<const StopStrings> stops_;
   ClientCharge kept_;
   GenerationUsage usage_;
   std::vector<std::optional<int32_t>> cached_tokens_;  // of each prompt, once a choice of it has started

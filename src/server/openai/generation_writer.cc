@@ -80,19 +80,23 @@ OrderedJson GenerationWriter::usageSoFar(const GenerationUsage& usage) const {
   return options().continuous_usage ? usageJson(usage) : OrderedJson();
 }
 
-void GenerationWriter::sendFirstChunks(const GenerationUsage& usage) {
-  if (std::exchange(first_sent_, true)) return;
+bool GenerationWriter::sendFirstChunks(const GenerationUsage& usage) {
+  if (std::exchange(first_sent_, true)) return true;
   for (size_t i = 0; i < setup_.choices; ++i) {
     OrderedJson first = firstChoice(static_cast<int32_t>(i));
-    if (!first.is_null()) sendChunk(OrderedJson::array({std::move(first)}), usageSoFar(usage));
+    if (first.is_null()) continue;
+    if (!sendChunk(OrderedJson::array({std::move(first)}), usageSoFar(usage))) return false;
   }
+  return true;
 }
 
 bool GenerationWriter::onDelta(GenerationDelta delta) {
   begin();
   if (!delta.adapter_content_hash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapter_content_hash);
   if (setup_.options.stream) {
-    sendFirstChunks({.prompt_tokens = delta.usage.prompt_tokens, .cached_tokens = delta.usage.cached_tokens});
+    const GenerationUsage of_prompts{.prompt_tokens = delta.usage.prompt_tokens,
+                                     .cached_tokens = delta.usage.cached_tokens};
+    if (!sendFirstChunks(of_prompts)) return false;
     return sendChunk(OrderedJson::array({deltaChoice(delta)}), usageSoFar(delta.usage));
   }
   return keep(std::move(delta));

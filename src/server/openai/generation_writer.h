@@ -48,7 +48,8 @@ class GenerationWriter : public AnswerWriter {
   bool sendChunk(OrderedJson choices, OrderedJson usage);
   // Sends the chunks that come before any token. Called with the first delta, when the fingerprint of the adapter is
   // known. usage: of the prompts.
-  void sendFirstChunks(const GenerationUsage& usage);
+  // Returns false if the client is gone.
+  bool sendFirstChunks(const GenerationUsage& usage);
   // The value of "usage" in a chunk that is not the last one.
   OrderedJson usageSoFar(const GenerationUsage& usage) const;
   void streamFails(const ApiError& error) final;

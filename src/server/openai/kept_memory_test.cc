@@ -1,4 +1,4 @@
-// What a request keeps until its answer is charged to its client, and one client's text does not hold up another's.
+// Charges to a client for what its requests keep until they are answered, and turns between the texts of clients.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -79,6 +79,13 @@ TEST_F(KeptMemoryTest, WaitingSequencesAreCharged) {
   const std::string prompt = R"("prompt":")" + std::string(100, 'p') + R"(","max_tokens":2,"temperature":1)";
   EXPECT_GE(charge_of(prompt + R"(,"n":8)"), charge_of(prompt) + 7 * (1024 + 100 * sizeof(int32_t)));
   EXPECT_GE(charge_of(R"("prompt":"p","max_tokens":2,"logit_bias":{"65":1})"), one + 258 * sizeof(float));
+  // Five bytes for each byte of a stop string, and what each sequence may hold back.
+  const std::string stop = R"("prompt":"p","max_tokens":2,"temperature":1,"stop":")" + std::string(1000, 's') + '"';
+  EXPECT_GE(charge_of(stop), one + 6 * 1000);
+  EXPECT_GE(charge_of(stop + R"(,"n":8)"), one + 7 * 1024 + (5 + 8) * 1000);
+  // The word itself, and 20 bytes for each of its tokens.
+  EXPECT_GE(charge_of(R"("prompt":"p","max_tokens":2,"bad_words":[")" + std::string(1000, 'b') + R"("])"),
+            one + (20 + sizeof(int32_t)) * 1000);
 }
 
 // Each of its answers is one arrival of many tokens, whose text takes long.

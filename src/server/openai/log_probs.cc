@@ -19,7 +19,7 @@ std::string nameOf(const std::string& bytes) {
 }
 
 // Number of characters that a token adds to the text that the client sees.
-int64_t charactersOf(const TextCodec& text, const GenerationOptions& options, int32_t token, const std::string& bytes) {
+int64_t charactersOf(const TextCodec& text, const AnswerFields& options, int32_t token, const std::string& bytes) {
   if (options.skip_special_tokens && text.decode(std::span(&token, 1), true).empty()) return 0;
   int64_t count = 0;
   for (const char c : bytes) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -65,13 +65,12 @@ OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb
   return content;
 }
 
-OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
-                         const std::vector<TokenLogProb>& tokens) {
+OrderedJson chatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens) {
   if (!options.log_probs) return nullptr;
   return OrderedJson{{"content", logProbEntries(text, tokens)}, {"refusal", nullptr}};
 }
 
-OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,
+OrderedJson completionLogProbs(const TextCodec& text, const AnswerFields& options,
                                const std::vector<TokenLogProb>& tokens, int64_t& offset) {
   if (!options.log_probs) return nullptr;
   OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();

@@ -13,12 +13,11 @@ namespace chorus::server {
 OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens);
 
 // Chat: {"content": [{token, logprob, bytes, top_logprobs}], "refusal": null}; null when not asked for.
-OrderedJson chatLogProbs(const TextCodec& text, const GenerationOptions& options,
-                         const std::vector<TokenLogProb>& tokens);
+OrderedJson chatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens);
 
 // Completions: parallel arrays. top_logprobs has the chosen token in addition to the likeliest ones. offset: start of
 // the first token's text in the choice's text, in characters; it is advanced past all tokens.
-OrderedJson completionLogProbs(const TextCodec& text, const GenerationOptions& options,
+OrderedJson completionLogProbs(const TextCodec& text, const AnswerFields& options,
                                const std::vector<TokenLogProb>& tokens, int64_t& offset);
 
 // Joins objects of arrays member by member, as text. Log probabilities arrive in pieces, and their text takes a tenth

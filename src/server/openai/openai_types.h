@@ -17,17 +17,9 @@
 
 namespace chorus::server {
 
-// Fields that all generations share. Unset: the model's default.
-struct GenerationOptions {
-  std::string model;
-  std::vector<AdapterTerm> adapters;            // to be composed; empty: the model as it is
-  std::optional<int32_t> max_tokens;            // 0: only the prompt is scored
-  std::string max_tokens_field = "max_tokens";  // name of its field in the request, for errors
-  SamplingFields sampling;
-  std::vector<std::string> stop;  // none is empty
-  std::vector<int32_t> stop_token_ids;
-  bool ignore_eos = false;
-  bool include_stop = false;  // the text includes the stop string or stop token
+// The fields of a generation that its answer is written by. A copy is small.
+struct AnswerFields {
+  std::optional<int32_t> max_tokens;  // 0: only the prompt is scored; unset: the model's default
   bool skip_special_tokens = true;
   int32_t choices = 1;    // "n"
   int32_t generated = 1;  // "best_of": number of sequences, of which the `choices` likeliest are sent
@@ -37,6 +29,20 @@ struct GenerationOptions {
   bool log_probs = false;
   bool prompt_log_probs = false;  // of the echoed prompt too
   int32_t top_log_probs = 0;      // alternatives per token
+
+  const AnswerFields& ofAnswer() const { return *this; }
+};
+
+// Fields that all generations share. Unset: the model's default.
+struct GenerationOptions : AnswerFields {
+  std::string model;
+  std::vector<AdapterTerm> adapters;            // to be composed; empty: the model as it is
+  std::string max_tokens_field = "max_tokens";  // name of the request's field of max_tokens, for errors
+  SamplingFields sampling;
+  std::vector<std::string> stop;  // none is empty
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool include_stop = false;  // the text includes the stop string or stop token
 };
 
 struct CompletionRequest {

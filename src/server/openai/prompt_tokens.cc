@@ -35,7 +35,8 @@ ApiError promptTooLong(const ApiContext& context, int64_t tokens, std::string_vi
 
 executor::VecTokens encodeWhole(const ServedModel& model, std::string_view text, bool add_special_tokens,
                                 WorkMeter& meter, ClientCharge& memory) {
-  // For each byte of text: a token, with the copy that an array makes when it grows. The meter has the tokenizer's own.
+  // Memory for each byte of text: a token, with the copy that an array makes when it grows. The meter has the
+  // tokenizer's own.
   constexpr size_t kBytesOfTokens = 8;
   const size_t bytes = text.size() * kBytesOfTokens;
   checkShare(memory, bytes);

@@ -41,8 +41,8 @@ class ResponseWriter : public TextAnswerWriter {
         instructions_(request.instructions),
         metadata_(request.metadata),
         tool_choice_(request.tool_choice),
-        temperature_(options().sampling.temperature.value_or(defaults.temperature)),
-        top_p_(options().sampling.top_p.value_or(defaults.top_p)),
+        temperature_(request.chat.options.sampling.temperature.value_or(defaults.temperature)),
+        top_p_(request.chat.options.sampling.top_p.value_or(defaults.top_p)),
         placeholder_(randomId("logprobs_")) {}
 
  protected:
@@ -61,8 +61,9 @@ class ResponseWriter : public TextAnswerWriter {
   std::string wholeAnswer(Answer answer) override { return withLogProbs(toText(ended(std::move(answer))), log_probs_); }
 
   void streamBegins() override {
-    sendResponse("response.created", response("in_progress", OrderedJson::array()));
-    sendResponse("response.in_progress", response("in_progress", OrderedJson::array()));
+    for (const char* event : {"response.created", "response.in_progress"}) {
+      if (!sendResponse(event, response("in_progress", OrderedJson::array()))) return;
+    }
   }
 
   void streamStarts(const GenerationUsage&) override {
@@ -75,15 +76,17 @@ class ResponseWriter : public TextAnswerWriter {
     return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, log_probs);
   }
 
-  // Each event is written and freed before the next one is made, because each has the whole text.
+  // Each event is written and freed before the next one is made, because each has the whole text. None is made for a
+  // client that is gone.
   void streamEnds(const Answer& answer) override {
     // The last tokens may have no text: an end token, or a part of a stop string.
-    if (!unsent_log_probs_.empty()) streamText("");
-    sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", placeholder()}}, log_probs_);
-    sendPart("response.content_part.done", {{"part", part(answer.text)}}, log_probs_);
+    if (!unsent_log_probs_.empty() && !streamText("")) return;
+    if (!sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", placeholder()}}, log_probs_))
+      return;
+    if (!sendPart("response.content_part.done", {{"part", part(answer.text)}}, log_probs_)) return;
     const char* status = statusOf(answer);
-    sendEvent("response.output_item.done",
-              {{"output_index", 0}, {"item", item(status, OrderedJson::array({part(answer.text)}))}}, log_probs_);
+    OrderedJson done = {{"output_index", 0}, {"item", item(status, OrderedJson::array({part(answer.text)}))}};
+    if (!sendEvent("response.output_item.done", std::move(done), log_probs_)) return;
     sendResponse(std::string("response.") + status, ended(answer), log_probs_);
   }
 
@@ -185,10 +188,10 @@ class ResponseWriter : public TextAnswerWriter {
     for (auto& [name, value] : members.items()) json[name] = std::move(value);
     return send(type, withLogProbs(toText(json), log_probs));
   }
-  void sendResponse(const std::string& type, OrderedJson response, const std::string& log_probs = "") {
+  bool sendResponse(const std::string& type, OrderedJson response, const std::string& log_probs = "") {
     OrderedJson members = OrderedJson::object();
     members["response"] = std::move(response);
-    sendEvent(type, std::move(members), log_probs);
+    return sendEvent(type, std::move(members), log_probs);
   }
   // An event of the answer's only part.
   bool sendPart(const std::string& type, OrderedJson members, const std::string& log_probs = "") {
@@ -214,9 +217,9 @@ class ResponseWriter : public TextAnswerWriter {
 void handleResponse(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter) {
   ClientCharge memory(request.client);
-  const ResponseRequest parsed = parseResponseRequest(request.body, meter, memory);
+  ResponseRequest parsed = parseResponseRequest(request.body, meter, memory);
   answerChat(context, request, exchange, meter, parsed.chat, [&](AnswerSetup setup) {
-    if (parsed.instructions) addCharge(setup.memory, parsed.instructions->size());
+    addCharge(setup.memory, parsed.instructions.value_or("").size() + toText(parsed.metadata).size());
     return std::make_shared<ResponseWriter>(std::move(setup), errorFormFor(request.path, request.id), parsed,
                                             context.defaults);
   });

@@ -17,7 +17,7 @@ constexpr size_t kMostPrecision = 350;  // of a number; the smallest float begin
 
 bool isOneOf(std::string_view types, char type) { return types.find(type) != std::string_view::npos; }
 
-// What stands between the percent sign and the type.
+// The flags, width and precision, which stand between the percent sign and the type.
 struct Spec {
   bool left = false, plus = false, space = false, alternative = false, zero = false;
   size_t width = 0;

@@ -71,7 +71,7 @@ struct Tokenizer::State {
   std::map<std::string, std::string> special_tokens;
   std::map<std::string, std::string> chat_templates;
 
-  // What the parse of a document may cost, and the document's name.
+  // The limits of parsing a document, and the document's name.
   struct Parse {
     const std::string& source;
     WorkMeter& meter;

@@ -84,6 +84,10 @@ class SocketClient {
 // Server that echoes requests, except for paths that handle() treats differently.
 class HttpTest : public ::testing::Test {
  protected:
+  // The answer to /burst, which is streamed without a pause.
+  static constexpr size_t kBurstPiece = size_t{3} << 20;
+  static constexpr int kBurstPieces = 4;
+
   void start(HttpServerOptions options = {}) {
     options.port = 0;
     server = std::make_unique<HttpServer>(options, [this](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
@@ -122,6 +126,16 @@ class HttpTest : public ::testing::Test {
             return;
           }
           std::this_thread::sleep_for(std::chrono::microseconds(flood ? 100 : 5000));
+        }
+        exchange->endStream();
+      });
+      return;
+    }
+    if (request.path == "/burst") {
+      exchange->beginStream(200, "text/event-stream");
+      threads.emplace_back([exchange] {
+        const std::string piece(kBurstPiece, 'x');
+        for (int i = 0; i < kBurstPieces && exchange->write(piece); ++i) {
         }
         exchange->endStream();
       });
