@@ -6,6 +6,10 @@
 namespace chorus::server {
 namespace {
 
+bool mayBeEvicted(ConnectionPhase phase) {
+  return phase != ConnectionPhase::kBusy && phase != ConnectionPhase::kEvicted;
+}
+
 bool isArriving(ConnectionPhase phase) { return phase == ConnectionPhase::kHead || phase == ConnectionPhase::kBody; }
 
 // Whether, at the server's limit, a connection in `phase` may be closed for a new one of a client that holds own_held.
@@ -23,7 +27,7 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
   std::unordered_map<uint64_t, size_t> held;
   size_t regular = 0;
   for (const ConnectionView& one : open) {
-    if (one.reserved) continue;
+    if (one.reserved || one.phase == ConnectionPhase::kEvicted) continue;
     ++regular;
     ++held[one.client];
   }
@@ -39,7 +43,7 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
   Rank best_rank;
   for (size_t i = 0; i < open.size(); ++i) {
     const ConnectionView& one = open[i];
-    if (one.reserved || one.phase == ConnectionPhase::kBusy) continue;
+    if (one.reserved || !mayBeEvicted(one.phase)) continue;
     if (own_limit && one.client != client) continue;
     const bool arriving = isArriving(one.phase);
     const size_t of_client = held[one.client];
@@ -52,16 +56,18 @@ Placement placeConnection(std::span<const ConnectionView> open, uint64_t client,
     best = i;
     best_rank = rank;
   }
-  if (best) return {.reserved = false, .evicted = best};
+  if (best) return {.evicted = best};
 
   size_t reserved = 0;
   std::optional<size_t> oldest;
   for (size_t i = 0; i < open.size(); ++i) {
-    if (!open[i].reserved) continue;
+    if (!open[i].reserved || open[i].phase == ConnectionPhase::kEvicted) continue;
     ++reserved;
+    if (!mayBeEvicted(open[i].phase)) continue;
     if (!oldest || open[i].since < open[*oldest].since) oldest = i;
   }
-  return {.reserved = true, .evicted = reserved >= limits.reserve ? oldest : std::nullopt};
+  if (reserved < limits.reserve) return {.reserved = true};
+  return {.reserved = true, .refused = !oldest, .evicted = oldest};
 }
 
 }  // namespace chorus::server

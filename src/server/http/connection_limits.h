@@ -15,6 +15,7 @@ enum class ConnectionPhase : uint8_t {
   kHead,       // a request's head is arriving
   kBody,       // a request's body is arriving
   kBusy,       // a request is being handled, or its answer is being written
+  kEvicted,    // it is being closed to make place for another and no longer counts
 };
 
 struct ConnectionView {
@@ -32,6 +33,7 @@ struct ConnectionLimits {
 
 struct Placement {
   bool reserved = false;
+  bool refused = false;           // there is no place
   std::optional<size_t> evicted;  // index in `open` of the connection to close
 };
 
@@ -44,8 +46,8 @@ struct Placement {
 //   the connection that it keeps between its requests.
 // - Among the candidates of one client, those without an arriving request are first, then the lowest phase, then the
 //   oldest.
-// - Without a candidate, the new connection takes a reserved slot. If all are occupied, the oldest reserved one is
-//   evicted.
+// - Without a candidate, the new connection takes a reserved slot. If all are occupied, the oldest reserved one that is
+//   not in kBusy is evicted; if all of these are in kBusy, the new one is refused.
 // unlimited: the client's own limit does not apply (a trusted proxy).
 Placement placeConnection(std::span<const ConnectionView> open, uint64_t client, bool unlimited,
                           const ConnectionLimits& limits);

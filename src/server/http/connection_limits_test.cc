@@ -69,6 +69,26 @@ TEST(ConnectionLimits, TheReserveIsForTheRest) {
   EXPECT_TRUE(placement.reserved);
   EXPECT_EQ(placement.evicted, 7u) << "the oldest of the reserve";
   EXPECT_FALSE(place({{2, Phase::kSilent, 9, true}}, 2).reserved) << "the reserve does not count";
+  open[7].phase = Phase::kBusy;
+  EXPECT_EQ(place(open, 4).evicted, 6u) << "an answer is not cut off";
+  EXPECT_FALSE(place(open, 4).refused);
+  open[6].phase = Phase::kBusy;
+  EXPECT_TRUE(place(open, 4).refused);
+  EXPECT_FALSE(place(open, 4).evicted);
+}
+
+TEST(ConnectionLimits, EvictedConnectionsDoNotCountAndAreNotEvictedAgain) {
+  std::vector<ConnectionView> open(6, {1, Phase::kBusy, 5});
+  open[0].phase = Phase::kEvicted;
+  EXPECT_FALSE(place(open, 2).reserved);
+  EXPECT_FALSE(place(open, 2).evicted);
+  open.push_back({2, Phase::kBusy, 5});
+  EXPECT_TRUE(place(open, 3).reserved);
+  open.push_back({2, Phase::kEvicted, 1, true});
+  open.push_back({2, Phase::kSilent, 2, true});
+  EXPECT_FALSE(place(open, 3).evicted) << "one slot of the reserve is free";
+  open.push_back({2, Phase::kSilent, 3, true});
+  EXPECT_EQ(place(open, 3).evicted, 8u);
 }
 
 }  // namespace

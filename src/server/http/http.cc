@@ -4,6 +4,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <condition_variable>
+#include <limits>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -52,21 +53,16 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   void freeUnusedMemory() { context_.bodies->freeUnused(std::chrono::steady_clock::now()); }
 
  private:
-  struct Entry {
-    std::weak_ptr<HttpConnection> connection;
-    bool evicted = false;  // it is being closed and no longer counts against the limits
-  };
-
   void runThread() noexcept;
   void accept() noexcept;
   void retryAccept();
   void acceptLast();
   void adopt(ConnectionStream::Socket socket) noexcept;
   bool makePlace(HttpConnection::Peer& peer);
-  bool evictOne();
+  Placement place(uint64_t client, bool unlimited, const ConnectionLimits& limits);
+  void evictOne();
   void insert(ConnectionStream::Socket socket, HttpConnection::Peer peer);
-  std::vector<std::shared_ptr<HttpConnection>> connections(bool with_evicted = true);
-  void markEvicted(const HttpConnection& connection);
+  std::vector<std::shared_ptr<HttpConnection>> connections();
 
   HttpServerOptions options_;
   HttpHandler handler_;
@@ -75,7 +71,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<ClientRegistry> clients_;
   std::mutex mutex_;  // guards open_
   std::condition_variable closed_;
-  std::list<Entry> open_;
+  std::list<std::weak_ptr<HttpConnection>> open_;
   asio::io_context io_;
   // Until stop(), the I/O threads run even while nothing is outstanding. A handler that another thread posts to a
   // strand counts as outstanding only some time after it holds back the strand's other handlers.
@@ -198,39 +194,38 @@ void HttpServer::Impl::acceptLast() {
   }
 }
 
-// Applies placeConnection() to a new connection: sets peer.reserved and closes the evicted connection, if any. Returns
-// false if the new connection is refused.
+// Sets peer.reserved of a new connection. Returns false if the connection is refused.
 bool HttpServer::Impl::makePlace(HttpConnection::Peer& peer) {
   const ConnectionLimits limits{.connections = options_.max_connections,
                                 .per_client = options_.max_connections_per_client,
                                 .reserve = options_.reserved_connections};
-  const auto open = connections(false);
-  std::vector<ConnectionView> views;
-  views.reserve(open.size());
-  for (const auto& connection : open) views.push_back(connection->view());
-  const Placement placement = placeConnection(views, peer.client->id(), proxies_.trusts(peer.address), limits);
+  const Placement placement = place(peer.client->id(), proxies_.trusts(peer.address), limits);
   peer.reserved = placement.reserved;
-  if (!placement.evicted) return !placement.reserved || options_.reserved_connections > 0;
-  markEvicted(*open[*placement.evicted]);
-  ++options_.counters->evicted;
-  open[*placement.evicted]->giveWay();
-  return true;
+  return !placement.refused;
 }
 
-bool HttpServer::Impl::evictOne() {
-  const auto open = connections(false);
-  std::vector<ConnectionView> views;
-  for (const auto& connection : open) views.push_back(connection->view());
-  const Placement placement = placeConnection(views, 0, true, {.connections = 0});
-  if (placement.reserved || !placement.evicted) return false;
-  markEvicted(*open[*placement.evicted]);
-  ++options_.counters->evicted;
-  open[*placement.evicted]->giveWay();
-  return true;
+// Applies placeConnection() to the open connections, and evicts the one that it chooses.
+Placement HttpServer::Impl::place(uint64_t client, bool unlimited, const ConnectionLimits& limits) {
+  while (true) {
+    const auto open = connections();
+    std::vector<ConnectionView> views;
+    views.reserve(open.size());
+    for (const auto& connection : open) views.push_back(connection->view());
+    const Placement placement = placeConnection(views, client, unlimited, limits);
+    if (!placement.evicted) return placement;
+    const size_t chosen = *placement.evicted;
+    // A connection whose phase has changed since then may have begun a request, so another choice is made.
+    if (!open[chosen]->evict(views[chosen].phase)) continue;
+    ++options_.counters->evicted;
+    return placement;
+  }
 }
+
+// Leaves the reserve alone.
+void HttpServer::Impl::evictOne() { place(0, true, {.connections = 0, .reserve = std::numeric_limits<size_t>::max()}); }
 
 void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::Peer peer) {
-  std::list<Entry>::iterator place;
+  std::list<std::weak_ptr<HttpConnection>>::iterator place;
   {
     std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -257,29 +252,17 @@ void HttpServer::Impl::insert(ConnectionStream::Socket socket, HttpConnection::P
   const std::shared_ptr<HttpConnection> connection(made, forget);
   {
     std::lock_guard lock(mutex_);
-    place->connection = connection;
+    *place = connection;
   }
   connection->start();
 }
 
-void HttpServer::Impl::markEvicted(const HttpConnection& connection) {
-  std::lock_guard lock(mutex_);
-  for (Entry& entry : open_) {
-    // Compares owners instead of calling lock(): releasing the last shared_ptr here would lock mutex_ again.
-    if (!entry.connection.owner_before(connection.weak_from_this()) &&
-        !connection.weak_from_this().owner_before(entry.connection)) {
-      entry.evicted = true;
-    }
-  }
-}
-
-std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections(bool with_evicted) {
+std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections() {
   std::vector<std::shared_ptr<HttpConnection>> alive;
   std::lock_guard lock(mutex_);
   alive.reserve(open_.size());  // a failing push_back would release a connection, which locks mutex_ again
-  for (const Entry& entry : open_) {
-    if (entry.evicted && !with_evicted) continue;
-    if (auto connection = entry.connection.lock()) alive.push_back(std::move(connection));
+  for (const auto& entry : open_) {
+    if (auto connection = entry.lock()) alive.push_back(std::move(connection));
   }
   return alive;
 }

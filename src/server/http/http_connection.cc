@@ -53,9 +53,7 @@ HttpConnection::HttpConnection(ConnectionStream stream, Peer peer, const HttpCon
       timer_(stream_.executor()),
       room_timer_(stream_.executor()),
       input_charge_(peer_.client),
-      pace_(context.options.write_timeout, context.options.min_read_rate) {
-  setPhase(ConnectionPhase::kSilent);
-}
+      pace_(context.options.write_timeout, context.options.min_read_rate) {}
 
 void HttpConnection::failNow(std::exception_ptr error) noexcept {
   if (state_ == State::kClosed) return;
@@ -106,10 +104,11 @@ void HttpConnection::closeIfIdle() {
   });
 }
 
-void HttpConnection::giveWay() {
-  asio::post(stream_.executor(), [self = shared_from_this()] {
-    if (self->state_ != State::kHandling) self->close();
-  });
+// Allocates nothing, so it cannot fail after the connection has left the count of open connections.
+bool HttpConnection::evict(ConnectionPhase seen) noexcept {
+  if (!phase_.compare_exchange_strong(seen, ConnectionPhase::kEvicted)) return false;
+  breakOff();
+  return true;
 }
 
 void HttpConnection::abort() {
@@ -120,9 +119,15 @@ ConnectionView HttpConnection::view() const {
   return {.client = peer_.client->id(), .phase = phase_, .since = phase_since_, .reserved = peer_.reserved};
 }
 
-void HttpConnection::setPhase(ConnectionPhase phase) {
-  phase_ = phase;
+bool HttpConnection::setPhase(ConnectionPhase phase) {
+  ConnectionPhase before = phase_;
+  do {
+    if (before == ConnectionPhase::kEvicted) return false;
+    // A client that sends a request byte by byte does not begin a new phase with each of them.
+    if (before == phase) return true;
+  } while (!phase_.compare_exchange_weak(before, phase));
   phase_since_ = steady_clock::now().time_since_epoch().count();
+  return true;
 }
 
 void HttpConnection::expectRequest() {
@@ -165,7 +170,7 @@ void HttpConnection::onRead(error_code error, std::span<const char> bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
   if (error == asio::error::eof) return onEndOfInput();
-  if (error) return close();
+  if (error || phase_ == ConnectionPhase::kEvicted) return close();
   context_.options.counters->received_bytes += bytes.size();
   if (state_ == State::kLingering || overrun_) {
     discarded_ += bytes.size();
@@ -414,8 +419,8 @@ void HttpConnection::dispatch() {
       std::make_shared<Exchange>(shared_from_this(), serial, form, request_.method == "HEAD", !old_version_);
   HttpHeaders headers = idHeaders(form);
   headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
+  if (!setPhase(ConnectionPhase::kBusy)) return close();
   state_ = State::kHandling;
-  setPhase(ConnectionPhase::kBusy);
   clearDeadline();
   HttpRequest request = std::move(request_);
   request_ = HttpRequest();

@@ -52,8 +52,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void start();
   // Any thread. Closes the connection if no request is being handled and none begins to arrive very soon.
   void closeIfIdle();
-  // Any thread. Closes the connection unless a complete request is being handled.
-  void giveWay();
+  // Any thread. Closes the connection if it still is in the phase `seen`, which must not be kBusy. Returns false if it
+  // is in another phase.
+  bool evict(ConnectionPhase seen) noexcept;
   // Any thread. Closes the connection in any state.
   void abort();
 
@@ -94,7 +95,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void reportUnrouted(std::string_view id, std::string_view method, const HttpResponse& response) const;
   void rejectMemory(MemoryAnswer answer);
   void consume(size_t bytes);
-  void setPhase(ConnectionPhase phase);
+  // Returns false if the connection was evicted: it then keeps that phase and must handle no request.
+  bool setPhase(ConnectionPhase phase);
   // Runs the body of a completion handler. An exception becomes an error answer, or closes this connection only.
   template <typename Body>
   void guarded(Body body) noexcept {
@@ -141,7 +143,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::steady_timer room_timer_;
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   std::atomic<ConnectionPhase> phase_{ConnectionPhase::kSilent};
-  std::atomic<int64_t> phase_since_{0};
+  std::atomic<int64_t> phase_since_{std::chrono::steady_clock::now().time_since_epoch().count()};
 
   std::string input_;  // received bytes; those from input_begin_ on are not parsed yet
   size_t input_begin_ = 0;

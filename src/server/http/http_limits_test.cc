@@ -82,6 +82,32 @@ TEST_F(HttpLimitsTest, IdleConnectionsGiveWay) {
   EXPECT_EQ(idle[0]->readAll(), "") << "the oldest was closed";
 }
 
+// A connection that is chosen for eviction may be about to handle its request. It must not stay open uncounted.
+TEST_F(HttpLimitsTest, ARequestThatBeginsDuringAnEvictionDoesNotExceedTheLimit) {
+  std::atomic<bool> arrived{false}, go_on{false};
+  const auto counters = std::make_shared<HttpCounters>();
+  start({.io_threads = 2,
+         .body_limit =
+             [&](const HttpRequest&) {
+               arrived = true;
+               eventually(go_on);
+               return size_t{1000};
+             },
+         .max_connections_per_client = 1,
+         .counters = counters});
+  SocketClient first(server->port());
+  first.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(eventually(arrived));
+  const SocketClient second(server->port());
+  for (int i = 0; i < 500 && counters->evicted == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(counters->evicted, 1u);
+  go_on = true;
+  EXPECT_EQ(first.readAll(), "");
+  for (int i = 0; i < 500 && counters->open > 1; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(counters->open, 1);
+  EXPECT_EQ(requests, 0);
+}
+
 TEST_F(HttpLimitsTest, BeyondTheLimitTheReserveTellsTheHealth) {
   start({.max_connections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
   std::vector<std::unique_ptr<SocketClient>> busy;
