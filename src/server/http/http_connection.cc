@@ -445,29 +445,36 @@ void HttpConnection::dispatch() {
   }
 }
 
-void HttpConnection::setDeadline(std::chrono::milliseconds delay) { setDeadline(steady_clock::now() + delay); }
-
-void HttpConnection::setDeadline(steady_clock::time_point deadline) {
-  const bool sooner = deadline < deadline_;
-  deadline_ = deadline;
-  // A pending wait that ends earlier than the new deadline is kept: onDeadline() then waits again.
-  if (sooner) timer_.cancel();
+void HttpConnection::setDeadline(std::chrono::milliseconds delay) {
+  deadline_ = steady_clock::now() + delay;
+  wakeForDeadline();
 }
 
 void HttpConnection::clearDeadline() { deadline_ = steady_clock::time_point::max(); }
 
+void HttpConnection::setWriteDeadline(steady_clock::time_point deadline) {
+  write_deadline_ = deadline;
+  wakeForDeadline();
+}
+
+// A pending wait that ends earlier than the next deadline is kept: onDeadline() then waits again.
+void HttpConnection::wakeForDeadline() {
+  if (nextDeadline() < timer_.expiry()) timer_.cancel();
+}
+
 void HttpConnection::waitForDeadline() {
   // Bounded, so that a pending wait does not keep a closed connection in memory for long.
   constexpr std::chrono::minutes kLongestWait{10};
-  timer_.expires_at(std::min(deadline_, steady_clock::now() + kLongestWait));
+  timer_.expires_at(std::min(nextDeadline(), steady_clock::now() + kLongestWait));
   timer_.async_wait([self = shared_from_this()](error_code) { self->guarded([&] { self->onDeadline(); }); });
 }
 
 void HttpConnection::onDeadline() {
   if (state_ == State::kClosed) return;
-  if (steady_clock::now() < deadline_) return waitForDeadline();
+  const auto now = steady_clock::now();
+  if (now < nextDeadline()) return waitForDeadline();
   const bool mid_request = state_ == State::kReading && (decoder_ || !input_.empty());
-  if (!mid_request) {
+  if (!mid_request || now >= write_deadline_) {
     if (behind_) stream_.resetOnClose();
     return close();
   }

@@ -1,6 +1,7 @@
 // A TCP connection of the HTTP server. Only sources of this folder that need Boost include this.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -109,9 +110,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void failNow(std::exception_ptr error) noexcept;
 
   // Deadlines; on the strand.
-  void setDeadline(std::chrono::steady_clock::time_point deadline);
   void setDeadline(std::chrono::milliseconds delay);
   void clearDeadline();
+  void setWriteDeadline(std::chrono::steady_clock::time_point deadline);
+  std::chrono::steady_clock::time_point nextDeadline() const { return std::min(deadline_, write_deadline_); }
+  void wakeForDeadline();
   void waitForDeadline();
   void onDeadline();
 
@@ -141,7 +144,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const Peer peer_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer room_timer_;
+  // For what the client should send next, and for what it should read while bytes wait for it.
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
+  std::chrono::steady_clock::time_point write_deadline_ = std::chrono::steady_clock::time_point::max();
   std::atomic<ConnectionPhase> phase_{ConnectionPhase::kSilent};
   std::atomic<int64_t> phase_since_{std::chrono::steady_clock::now().time_since_epoch().count()};
 

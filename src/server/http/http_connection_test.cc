@@ -145,5 +145,33 @@ TEST_F(HttpConnectionTest, AHeadThatArrivesByteByByteIsOnePhase) {
   EXPECT_EQ(connection->view().since, since);
 }
 
+constexpr const char* kAsksToContinue =
+    "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+
+TEST_F(HttpConnectionTest, AnUnreadContinueEndsTheConnectionWithoutABody) {
+  HttpServerOptions limits;
+  limits.write_timeout = milliseconds(300);
+  limits.body_timeout = milliseconds(100);
+  open(limits);
+  fillSocket();
+  client->send(kAsksToContinue);
+  EXPECT_TRUE(ends());
+  EXPECT_TRUE(requests.empty());
+}
+
+TEST_F(HttpConnectionTest, AnUnreadContinueEndsTheConnectionBeforeItsAnswer) {
+  HttpServerOptions limits;
+  limits.write_timeout = milliseconds(300);
+  open(limits);
+  fillSocket();
+  client->send(kAsksToContinue);
+  ASSERT_TRUE(runUntilPhase(Phase::kBody));
+  client->send("abc");
+  ASSERT_TRUE(runUntil([&] { return !requests.empty(); }));
+  exchanges[0]->respond({.body = "{}"});
+  exchanges.clear();
+  EXPECT_TRUE(ends());
+}
+
 }  // namespace
 }  // namespace chorus::server

@@ -222,7 +222,7 @@ void HttpConnection::writeSome() {
     behind_ = true;
     pace_.begin(now);
   }
-  if (state_ == State::kHandling) setDeadline(std::min(now + context_.options.write_timeout, pace_.deadline()));
+  setWriteDeadline(std::min(now + context_.options.write_timeout, pace_.deadline()));
   stream_.writeSome(std::string_view(writing_).substr(written_),
                     [self = shared_from_this()](error_code error, size_t bytes) {
                       self->guarded([&] { self->onWritten(error, bytes); });
@@ -246,7 +246,7 @@ void HttpConnection::onWritten(error_code error, size_t bytes) {
     if (queued_charge_.bytes() > pending_.size()) queued_charge_.resize(pending_.size());
   }
   if (!waiting) behind_ = false;
-  if (state_ == State::kHandling) clearDeadline();
+  setWriteDeadline(steady_clock::time_point::max());
   flush();
 }
 
