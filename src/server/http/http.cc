@@ -19,6 +19,13 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Tcp = asio::ip::tcp;
 
+namespace {
+
+// Connections that the system establishes before they are accepted.
+constexpr int kBacklog = asio::socket_base::max_listen_connections;
+
+}  // namespace
+
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(HttpServerOptions options, HttpHandler handler)
@@ -85,8 +92,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<std::thread> threads_;
   std::atomic<bool> leaving_{false};  // heads of answers say that their connections end
   std::atomic<bool> ended_{false};    // no connection is accepted any more
-  bool accepting_ = true;             // guarded by mutex_, like the next one
-  bool stopped_ = false;              // no more connections are kept
+  bool accepting_ = true;             // guarded by mutex_
+  std::atomic<bool> stopped_{false};  // no more connections are kept; set while mutex_ is held
 };
 
 void HttpServer::Impl::start() {
@@ -115,7 +122,7 @@ void HttpServer::Impl::start() {
   acceptor_.set_option(Tcp::acceptor::reuse_address(true), error);
   acceptor_.bind(endpoint, error);
   check("bind to");
-  acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  acceptor_.listen(kBacklog, error);
   check("listen on");
   port_ = acceptor_.local_endpoint().port();
   accept();
@@ -184,10 +191,11 @@ void HttpServer::Impl::adopt(ConnectionStream::Socket socket) noexcept {
 }
 
 // Takes the connections that the system has established but not handed over: closing the acceptor would reset them.
+// Clients that connect meanwhile are not waited for, or a flood of them would keep the server from ending.
 void HttpServer::Impl::acceptLast() {
   error_code error;
   acceptor_.non_blocking(true, error);
-  while (!error) {
+  for (int left = kBacklog; left > 0 && !error && !stopped_; --left) {
     ConnectionStream::Socket socket(asio::make_strand(io_));
     acceptor_.accept(socket, error);
     if (!error) adopt(std::move(socket));
