@@ -36,6 +36,7 @@ struct HttpRequest {
   std::chrono::steady_clock::time_point received{};   // when it was completely received
   std::shared_ptr<Client> client;                     // the sender; may be null in tests
   ClientCharge memory;                                // for `body`
+  ClientCharge head_memory = {};                      // for the other texts
   std::shared_ptr<BodyMemory> body_memory = nullptr;  // may be given the memory of `body` after its use; may be null
   std::shared_ptr<const KeyRights> key = nullptr;     // set by the routes; null: the server has no keys
   std::shared_ptr<const ApiKeys> keys = nullptr;      // those of the server when `key` was found
@@ -132,7 +133,7 @@ class HttpServer {
 
   // The clients of the requests.
   std::shared_ptr<ClientRegistry> clients() const;
-  // Bytes charged to clients for bodies, parsed requests and unread answers.
+  // Bytes charged to clients for complete requests, bodies that arrive, parsed requests and unread answers.
   size_t memoryUsed() const;
   // Frees memory that is kept for large bodies and was not used for a minute.
   void freeUnusedMemory();

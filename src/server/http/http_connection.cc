@@ -38,6 +38,14 @@ std::string lowerCase(std::string text) {
   return text;
 }
 
+// The memory of the texts of a request, without its body.
+size_t headBytes(const HttpRequest& request) {
+  size_t bytes = request.method.capacity() + request.path.capacity() + request.query.capacity() +
+                 request.id.capacity() + request.headers.capacity() * sizeof(HttpHeaders::value_type);
+  for (const auto& [name, value] : request.headers) bytes += name.capacity() + value.capacity();
+  return bytes;
+}
+
 // Anthropic's clients read the id of a request from a header of another name.
 HttpHeaders idHeaders(const ErrorForm& form) {
   if (form.api != ErrorForm::Api::kAnthropic) return {};
@@ -135,7 +143,6 @@ void HttpConnection::expectRequest() {
   scanner_.emplace(context_.options.max_header_bytes);
   decoder_.reset();
   head_started_ = !input_.empty();
-  if (!head_started_) freeText(input_);
   state_ = State::kReading;
   if (serial_ > 0) setPhase(ConnectionPhase::kIdle);
   setDeadline(peer_.reserved  ? kReservedTimeout
@@ -199,18 +206,28 @@ void HttpConnection::keepInput(std::span<const char> bytes) {
     input_.erase(0, input_begin_);
     input_begin_ = 0;
   }
-  if (state_ == State::kHandling && input_charge_.resize(input_.size() + bytes.size()) != MemoryAnswer::kGranted) {
-    overrun_ = true;
+  const size_t needed = input_.size() + bytes.size();
+  const size_t capacity = needed <= input_.capacity() ? input_.capacity() : std::max(needed, 2 * input_.capacity());
+  if (state_ == State::kHandling && !chargeInput(capacity)) {
     discarded_ += bytes.size();
     return;
   }
+  input_.reserve(capacity);
   input_.append(bytes.data(), bytes.size());
 }
 
+// Charges for input behind the current request. Returns false if further input must be dropped.
+bool HttpConnection::chargeInput(size_t bytes) {
+  if (input_charge_.resize(bytes) == MemoryAnswer::kGranted) return true;
+  overrun_ = true;
+  return false;
+}
+
+// Frees the memory of consumed input: a request may wait for long, and many connections may wait for their clients.
 void HttpConnection::consume(size_t bytes) {
   input_begin_ += bytes;
   if (input_begin_ < input_.size()) return;
-  input_.clear();
+  freeText(input_);
   input_begin_ = 0;
   input_charge_.release();
 }
@@ -411,6 +428,9 @@ void HttpConnection::reportUnrouted(std::string_view id, std::string_view method
 }
 
 void HttpConnection::dispatch() {
+  request_.head_memory = ClientCharge(request_.client);
+  const MemoryAnswer granted = request_.head_memory.resize(headBytes(request_));
+  if (granted != MemoryAnswer::kGranted) return rejectMemory(granted);
   // HTTP/1.0 has no chunks, so the end of the connection ends its streams. The allocation comes first, while an error
   // can still be answered.
   const uint64_t serial = serial_ + 1;
@@ -420,6 +440,7 @@ void HttpConnection::dispatch() {
   HttpHeaders headers = idHeaders(form);
   headers.insert(headers.end(), cors_headers_.begin(), cors_headers_.end());
   if (!setPhase(ConnectionPhase::kBusy)) return close();
+  if (!input_.empty() && !chargeInput(input_.capacity())) consume(input_.size() - input_begin_);
   state_ = State::kHandling;
   clearDeadline();
   HttpRequest request = std::move(request_);

@@ -81,6 +81,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void onRead(boost::system::error_code error, std::span<const char> bytes);
   void onEndOfInput();
   void keepInput(std::span<const char> bytes);
+  bool chargeInput(size_t bytes);
   void waitForRoom();
   void parseBuffered();
   bool parseHead();
@@ -152,7 +153,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   std::string input_;  // received bytes; those from input_begin_ on are not parsed yet
   size_t input_begin_ = 0;
-  ClientCharge input_charge_;  // for pipelined input behind the current request
+  ClientCharge input_charge_;  // for the memory of input_ behind the current request
   State state_ = State::kReading;
   bool reading_ = false;
   bool head_started_ = false;

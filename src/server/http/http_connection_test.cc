@@ -173,5 +173,22 @@ TEST_F(HttpConnectionTest, AnUnreadContinueEndsTheConnectionBeforeItsAnswer) {
   EXPECT_TRUE(ends());
 }
 
+TEST_F(HttpConnectionTest, InputThatArrivesWithARequestIsChargedWhileTheRequestIsHandled) {
+  open();
+  deliver("GET /x HTTP/1.1\r\nHost: x\r\n\r\n" + std::string(40'000, 'G'));
+  ASSERT_TRUE(runUntil([&] { return !requests.empty(); }));
+  requests.clear();
+  EXPECT_GE(clients->used(), 40'000u);
+}
+
+TEST_F(HttpConnectionTest, TheHeadOfARequestIsChargedAsLongAsItIsKept) {
+  open();
+  client->send("GET /x HTTP/1.1\r\nHost: x\r\nFiller: " + std::string(10'000, 'f') + "\r\n\r\n");
+  ASSERT_TRUE(runUntil([&] { return !requests.empty(); }));
+  EXPECT_GE(clients->used(), 10'000u);
+  requests.clear();
+  EXPECT_EQ(clients->used(), 0u);
+}
+
 }  // namespace
 }  // namespace chorus::server

@@ -1,4 +1,6 @@
 // Limits of the HTTP server: sizes, times, connections and memory.
+#include <malloc.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <stdexcept>
@@ -177,6 +179,29 @@ TEST_F(HttpLimitsTest, BodiesAreChargedAsTheyArrive) {
   clients.clear();
   for (int i = 0; i < 500 && server->memoryUsed() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(server->memoryUsed(), 0u);
+}
+
+TEST_F(HttpLimitsTest, ARequestThatWaitsKeepsNoReadBuffer) {
+  start();
+  constexpr int kRequests = 50;
+  const auto used = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const std::string body(100'000, 'b');
+  const std::string text =
+      "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  std::vector<std::unique_ptr<SocketClient>> waiting;
+  const size_t before = used();
+  for (int i = 0; i < kRequests; ++i) {
+    waiting.push_back(std::make_unique<SocketClient>(server->port()));
+    waiting.back()->send(text);
+  }
+  // The handler drops the body.
+  const auto small = [&] { return requests == kRequests && used() < before + kRequests * (size_t{16} << 10); };
+  for (int i = 0; i < 500 && !small(); ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(requests, kRequests);
+  EXPECT_LT(used(), before + kRequests * (size_t{16} << 10));
 }
 
 TEST_F(HttpLimitsTest, AnUnreadAnswerEnds) {
