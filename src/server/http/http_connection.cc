@@ -90,6 +90,7 @@ void HttpConnection::start() {
 
 // Until the handshake is done, the connection counts as one that has not sent a byte.
 void HttpConnection::beginTls() {
+  handshaking_ = true;
   setDeadline(peer_.reserved ? kReservedTimeout : context_.options.tls_timeout);
   stream_.handshake(
       [self = shared_from_this()](error_code error, size_t) { self->guarded([&] { self->onHandshake(error); }); });
@@ -97,6 +98,7 @@ void HttpConnection::beginTls() {
 
 void HttpConnection::onHandshake(error_code error) {
   if (state_ == State::kClosed) return;
+  handshaking_ = false;
   if (!error) return expectRequest();
   ++context_.options.counters->tls_failures;
   if (stream_.dropTls()) return reject(400, "This port speaks TLS; use https:// in the URL.");

@@ -155,6 +155,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   size_t input_begin_ = 0;
   ClientCharge input_charge_;  // for the memory of input_ behind the current request
   State state_ = State::kReading;
+  bool handshaking_ = false;
   bool reading_ = false;
   bool head_started_ = false;
   std::atomic<bool> overrun_{false};  // pipelined input was dropped, so the current request is the last one

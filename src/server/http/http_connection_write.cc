@@ -272,6 +272,7 @@ void HttpConnection::linger() {
 void HttpConnection::close() noexcept {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  if (handshaking_) ++context_.options.counters->tls_failures;
   std::function<void()> callback;
   {
     std::lock_guard lock(mutex_);

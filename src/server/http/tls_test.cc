@@ -260,6 +260,7 @@ TEST_F(TlsTest, ASlowHandshakeIsEnded) {
   readToEnd(slow, nothing);
   EXPECT_LT(steady_clock::now() - begin, milliseconds(1800)) << "each byte begins no new timeout";
   EXPECT_EQ(nothing, "");
+  EXPECT_TRUE(failures(2));
   trickle.join();
   close(silent);
   close(slow);
@@ -293,6 +294,8 @@ TEST_F(TlsTest, HalfOpenHandshakesCountAndGiveWay) {
   std::vector<int> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(TlsClient::connectTo(server->port()));
   EXPECT_TRUE(eventually([&] { return counters->accepted == 20 && counters->open == 4; }));
+  EXPECT_EQ(counters->evicted, 16u);
+  EXPECT_TRUE(failures(16));
   EXPECT_TRUE(serves());
   for (const int fd : silent) close(fd);
 }
