@@ -403,7 +403,7 @@ void HttpConnection::reject(const ApiError& error) {
   const std::string id = request_.id.empty() ? randomId("req-") : request_.id;
   const ErrorForm form = errorFormFor(request_.path, id);
   const HttpResponse response = error.response(form);
-  reportUnrouted(id, request_.method, response);
+  reportUnrouted(id, request_.method, request_.client.get(), response);
   request_ = HttpRequest();
   HttpHeaders headers = response.headers;
   for (const HttpHeaders& more : {cors_headers_, idHeaders(form)})
@@ -420,11 +420,13 @@ void HttpConnection::reject(const ApiError& error) {
   flush();
 }
 
-void HttpConnection::reportUnrouted(std::string_view id, std::string_view method, const HttpResponse& response) const {
+void HttpConnection::reportUnrouted(std::string_view id, std::string_view method, const Client* client,
+                                    const HttpResponse& response) const {
   if (!context_.options.on_unrouted) return;
+  if (client == nullptr) client = peer_.client.get();
   context_.options.on_unrouted({.id = id,
                                 .method = method,
-                                .client = peer_.client ? std::string_view(peer_.client->name()) : std::string_view(),
+                                .client = client != nullptr ? std::string_view(client->name()) : std::string_view(),
                                 .status = response.status,
                                 .bytes = response.body.size()});
 }
@@ -458,7 +460,7 @@ void HttpConnection::dispatch() {
   cors_headers_.clear();
   readMore();
   if (auto answer = context_.cors.preflight(request)) {
-    reportUnrouted(request.id, request.method, *answer);
+    reportUnrouted(request.id, request.method, request.client.get(), *answer);
     return exchange->respond(std::move(*answer));
   }
   try {

@@ -93,8 +93,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void dispatch();
   void reject(const ApiError& error);
   void reject(int status, std::string_view message);
-  // Reports an answer that the handler did not make.
-  void reportUnrouted(std::string_view id, std::string_view method, const HttpResponse& response) const;
+  // Reports an answer that the handler did not make. client: null before the head was readable.
+  void reportUnrouted(std::string_view id, std::string_view method, const Client* client,
+                      const HttpResponse& response) const;
   void rejectMemory(MemoryAnswer answer);
   void consume(size_t bytes);
   // Returns false if the connection was evicted: it then keeps that phase and must handle no request.

@@ -253,6 +253,23 @@ TEST_F(HttpTest, OriginsNeedLeave) {
   EXPECT_EQ(requests, 2);
 }
 
+TEST_F(HttpTest, AnswersWithoutTheHandlerAreReportedForTheClientBehindAProxy) {
+  std::vector<std::string> reported;
+  start({.cors_origins = {"https://a.example"},
+         .trusted_proxies = {"127.0.0.1"},
+         .on_unrouted = [&](const UnroutedAnswer& answer) {
+           std::lock_guard lock(mutex);
+           reported.emplace_back(answer.client);
+         }});
+  const std::string forwarded = "Host: x\r\nX-Forwarded-For: 203.0.113.9\r\n";
+  answerTo("POST /x HTTP/1.1\r\n" + forwarded + "Content-Length: 99999999999\r\n\r\n");
+  answerTo("OPTIONS /x HTTP/1.1\r\n" + forwarded +
+           "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
+  answerTo("nonsense\r\n\r\n");
+  std::lock_guard lock(mutex);
+  EXPECT_EQ(reported, (std::vector<std::string>{"203.0.113.9", "203.0.113.9", "127.0.0.1"}));
+}
+
 TEST_F(HttpTest, AHandlerThatThrowsCostsOneRequest) {
   HttpServer throwing({.port = 0}, [](const HttpRequest& request, const std::shared_ptr<HttpExchange>&) {
     if (request.path == "/memory") throw std::bad_alloc();
