@@ -67,6 +67,8 @@ class HttpExchange {
   // Adds headers to the answer, whatever it will be. Call it before the answer begins.
   virtual void addHeaders(const HttpHeaders& headers) = 0;
   virtual void respond(HttpResponse response) = 0;
+  // Charges an answer to the client and returns it, or the refusal that respond() would send in its place.
+  virtual HttpResponse charged(HttpResponse response) { return response; }
   // Sends the head of a streamed response.
   virtual void beginStream(int status, std::string_view content_type) = 0;
   // Queues bytes of the stream and returns at once. Returns false if the client has disconnected, or was dropped

@@ -132,6 +132,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // ignored.
   void send(uint64_t serial, std::string_view bytes, bool last, bool bounded, bool& alive) noexcept;
   void addHeaders(uint64_t serial, const HttpHeaders& headers) noexcept;
+  HttpResponse charged(uint64_t serial, const ErrorForm& form, HttpResponse response) noexcept;
   void respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept;
   void queue(std::string_view head, std::string body, bool last);
   bool readsTooSlowly() const;

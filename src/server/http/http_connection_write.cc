@@ -51,6 +51,11 @@ void HttpConnection::Exchange::respond(HttpResponse response) {
   connection_->respond(serial_, form_, head_only_, std::move(response));
 }
 
+HttpResponse HttpConnection::Exchange::charged(HttpResponse response) {
+  if (stage_ != Stage::kOpen) return response;
+  return connection_->charged(serial_, form_, std::move(response));
+}
+
 void HttpConnection::Exchange::beginStream(int status, std::string_view content_type) {
   if (stage_ != Stage::kOpen) return;
   stage_ = Stage::kStreaming;
@@ -147,17 +152,31 @@ void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bo
   breakOff();
 }
 
+HttpResponse HttpConnection::charged(uint64_t serial, const ErrorForm& form, HttpResponse response) noexcept {
+  // Small bodies are sent without a charge, so that refusals are always sent.
+  constexpr size_t kUncharged = 4096;
+  try {
+    if (response.body.size() <= kUncharged) return response;
+    if (!response.memory.client()) {
+      std::lock_guard lock(mutex_);
+      if (serial != serial_) return response;
+      response.memory = ClientCharge(queued_charge_.client());
+    }
+    const MemoryAnswer answer = response.memory.resize(response.body.size());
+    if (answer != MemoryAnswer::kGranted) return ApiError::outOfMemory(answer).response(form);
+    return response;
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
+  }
+  breakOff();
+  return response;
+}
+
 void HttpConnection::respond(uint64_t serial, const ErrorForm& form, bool head_only, HttpResponse response) noexcept {
   try {
+    response = charged(serial, form, std::move(response));
     std::lock_guard lock(mutex_);
     if (!open_ || serial != serial_ || answered_) return;
     if (response.memory.client()) queued_charge_ = std::move(response.memory);
-    // Small bodies are sent without a charge, so that refusals are always sent.
-    constexpr size_t kUncharged = 4096;
-    if (response.body.size() > kUncharged) {
-      const MemoryAnswer answer = queued_charge_.resize(response.body.size());
-      if (answer != MemoryAnswer::kGranted) response = ApiError::outOfMemory(answer).response(form);
-    }
     response.headers.insert(response.headers.end(), answer_headers_.begin(), answer_headers_.end());
     const std::string head =
         responseHead(response.status, response.content_type, static_cast<int64_t>(response.body.size()),

@@ -17,6 +17,7 @@ class HttpConnection::Exchange : public HttpExchange {
 
   void addHeaders(const HttpHeaders& headers) override;
   void respond(HttpResponse response) override;
+  HttpResponse charged(HttpResponse response) override;
   void beginStream(int status, std::string_view content_type) override;
   bool write(std::string_view bytes) override;
   void endStream() override;

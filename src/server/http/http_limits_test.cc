@@ -234,6 +234,12 @@ TEST_F(HttpLimitsTest, AnAnswerBeyondItsShareIsRefused) {
   auto client = hold();
   {
     std::lock_guard lock(mutex);
+    HttpResponse granted = held[0]->charged({.body = std::string(1 << 20, 'x')});
+    EXPECT_EQ(granted.status, 200);
+    EXPECT_GE(server->memoryUsed(), granted.body.size());
+    granted.memory.release();
+    const HttpResponse refused = held[0]->charged({.body = std::string(7 << 20, 'x')});
+    EXPECT_EQ(refused.status, 429) << "known before it is sent";
     held[0]->respond({.body = std::string(7 << 20, 'x')});
   }
   EXPECT_TRUE(client->response().starts_with("HTTP/1.1 429"));

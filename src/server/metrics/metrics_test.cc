@@ -126,6 +126,19 @@ TEST_F(MetricsTest, RefusedAndFailedRequestsAreCountedOnce) {
   EXPECT_EQ(scrape[std::string("generation_tokens_total") + kLabels], 1);
 }
 
+// As when an answer does not fit into its client's share of memory.
+class RefusingExchange : public FakeExchange {
+ public:
+  HttpResponse charged(HttpResponse) override { return {.status = 429}; }
+};
+
+TEST_F(MetricsTest, AnAnswerCountsWithTheStatusThatIsSent) {
+  const auto exchange = std::make_shared<RefusingExchange>();
+  routes.handle({.method = "GET", .path = "/v1/models", .id = "req-t", .client = client, .memory = {}}, exchange);
+  EXPECT_EQ(exchange->wait().status, 429);
+  EXPECT_EQ(scrape()[R"(chorus_http_requests_total{route="/v1/models",method="GET",status="429"})"], 1);
+}
+
 TEST_F(MetricsTest, ADisconnectAbortsAllChoices) {
   const auto exchange =
       send("POST", "/v1/completions", R"({"model":"base","prompt":[97],"max_tokens":200,"n":2,"stream":true})");

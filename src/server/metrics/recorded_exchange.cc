@@ -27,8 +27,10 @@ class RecordedExchange : public HttpExchange {
   }
 
   void addHeaders(const HttpHeaders& headers) override { exchange_->addHeaders(headers); }
+  HttpResponse charged(HttpResponse response) override { return exchange_->charged(std::move(response)); }
   void respond(HttpResponse response) override {
     if (status_ == 0) {
+      response = exchange_->charged(std::move(response));
       status_ = response.status;
       bytes_ = response.body.size();
       record_->answered(status_, bytes_, false);
