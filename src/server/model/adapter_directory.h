@@ -112,11 +112,12 @@ class AdapterDirectory {
   Served serve(const std::string& name, const std::string& path);
   // Serves an adapter that a client sent: the text of adapter_config.json and the bytes of a safetensors file. Throws
   // Error like serve(), kUnsupported without AdapterDirectoryOptions::upload_directory, and kExhausted if the uploads
-  // that are served leave no room for it. Uploads that are earlier contents make room, the oldest first.
+  // that are served or still read leave no room for it. Otherwise uploads that are earlier contents make room: the
+  // oldest, as many as suffice.
   Served upload(const std::string& name, std::string_view config, std::string_view weights);
   bool takesUploads() const { return spool_ != nullptr; }
   // Checks an adapter as serve() and upload() would, without serving it. Throws their Errors for a path that is not
-  // allowed or an upload that cannot be stored.
+  // allowed or an upload that cannot be stored; earlier contents make no room for a check.
   executor::AdapterReport inspect(const std::string& path);
   executor::AdapterReport inspectUpload(std::string_view config, std::string_view weights);
   // Serves an earlier content of the name again: that of the hash, or the latest if the hash is empty. The present
@@ -214,12 +215,12 @@ class AdapterDirectory {
                  const Taking& how);
   void checkName(const std::string& name) const;
   executor::AdapterReport inspect(const AdapterRoots::Location& location);
-  // Stores an upload, and forgets earlier contents if there is no room for it.
   AdapterRoots::Location store(std::string_view config, std::string_view weights);
   AdapterRoots::Location locate(const std::string& path) const;
   void keepEarlier(const std::string& name, Version version);
-  // Forgets the oldest earlier content that is an upload. Returns false if there is none.
-  bool forgetEarlierUpload();
+  // Forgets the oldest earlier contents that are uploads, as many as an upload of so many bytes needs. Forgets nothing
+  // if all of them would not suffice.
+  void makeRoom(uint64_t bytes);
   // Gives a served adapter, whose files have not changed, its text. Later changes are noticed by its first load.
   void addText(const std::string& name, Adapter& adapter, TextSource source);
   // Returns null if the text is left to readTexts().

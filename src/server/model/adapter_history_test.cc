@@ -83,6 +83,33 @@ TEST_F(AdapterHistoryTest, RollsBackToEarlierContents) {
   EXPECT_EQ(stored(), 0u);
 }
 
+TEST_F(AdapterHistoryTest, AnUploadForgetsOnlyWhatMustMakeRoomForIt) {
+  auto directory = openWithUploads(1000);
+  const auto content = [](char letter) { return std::string(198, letter); };  // 200 bytes with its configuration
+  for (const char letter : {'a', 'b', 'c', 'd', 'e'}) directory->upload("a", "{}", content(letter));
+  const auto kept = hashesOf(directory->historyOf("a"));
+  EXPECT_EQ(kept, (std::vector<std::string>{content('d'), content('c'), content('b'), content('a')}));
+
+  EXPECT_THAT(errorOf([&] { directory->upload("b", "{}", std::string(899, 'x')); }), ::testing::HasSubstr("would take"))
+      << "there is never room for it beside the content that is served";
+  EXPECT_EQ(hashesOf(directory->historyOf("a")), kept);
+  EXPECT_THAT(errorOf([&] { directory->inspectUpload("{}", "x"); }), ::testing::HasSubstr("would take"));
+  EXPECT_EQ(hashesOf(directory->historyOf("a")), kept) << "a check forgets nothing";
+
+  directory->upload("b", "{}", std::string(248, 'x'));
+  EXPECT_EQ(hashesOf(directory->historyOf("a")), (std::vector<std::string>{content('d'), content('c')}));
+  EXPECT_EQ(directory->rollBack("a", "").content_hash, content('d'));
+}
+
+TEST_F(AdapterHistoryTest, AnEarlierUploadThatIsStillReadMakesNoRoom) {
+  auto directory = openWithUploads(1000);
+  directory->upload("a", "{}", std::string(498, 'a'));
+  const auto earlier = engine.loads.at(1);
+  directory->upload("a", "{}", std::string(298, 'b'));
+  EXPECT_THROW(directory->upload("b", "{}", std::string(298, 'c')), Error);
+  EXPECT_EQ(directory->historyOf("a").earlier.size(), 1u);
+}
+
 TEST_F(AdapterHistoryTest, DirectoriesAreEarlierContentsWhileTheyAreUnchanged) {
   adapter("placed", root / "served");
   adapter("one", root / "store");

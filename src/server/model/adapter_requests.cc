@@ -87,6 +87,7 @@ AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const 
 AdapterDirectory::Served AdapterDirectory::upload(const std::string& name, std::string_view config,
                                                   std::string_view weights) {
   checkName(name);
+  if (spool_ != nullptr) makeRoom(config.size() + weights.size());
   AdapterRoots::Location location = store(config, weights);
   forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
@@ -98,14 +99,8 @@ AdapterRoots::Location AdapterDirectory::store(std::string_view config, std::str
   if (spool_ == nullptr) {
     fail(ErrorCode::kUnsupported, "this server takes no uploads; the operator can allow them with --lora_upload_dir");
   }
-  while (true) {
-    try {
-      UploadSpool::Upload stored = spool_->store(config, weights);
-      return {std::move(stored.parent), std::move(stored.name), std::move(stored.keep)};
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::kExhausted || !forgetEarlierUpload()) throw;
-    }
-  }
+  UploadSpool::Upload stored = spool_->store(config, weights);
+  return {std::move(stored.parent), std::move(stored.name), std::move(stored.keep), stored.bytes};
 }
 
 executor::AdapterReport AdapterDirectory::inspect(const std::string& path) { return inspect(locate(path)); }
@@ -123,23 +118,32 @@ executor::AdapterReport AdapterDirectory::inspect(const AdapterRoots::Location& 
   return engine_.inspectAdapter(files);
 }
 
-bool AdapterDirectory::forgetEarlierUpload() {
-  Version oldest;  // destroyed without the lock
+void AdapterDirectory::makeRoom(uint64_t bytes) {
+  const uint64_t missing = spool_->missingFor(bytes);
+  if (missing == 0) return;
+  std::vector<Version> forgotten;  // destroyed without the lock, because that removes files
   const std::lock_guard lock(mutex_);
-  std::vector<Version>* found = nullptr;
-  size_t at = 0;
+  std::vector<std::pair<uint64_t, std::vector<Version>*>> uploads;  // (number, where it is)
+  uint64_t most = 0;
   for (auto& [_, versions] : versions_) {
-    for (size_t i = 0; i < versions.earlier.size(); ++i) {
-      const Version& version = versions.earlier[i];
-      if (version.location.keep == nullptr || (found != nullptr && version.number > (*found)[at].number)) continue;
-      found = &versions.earlier;
-      at = i;
+    for (const Version& version : versions.earlier) {
+      // With another owner, such as a request that runs, forgetting it would free nothing.
+      if (version.location.keep.use_count() != 1) continue;
+      uploads.emplace_back(version.number, &versions.earlier);
+      most += version.location.bytes;
     }
   }
-  if (found == nullptr) return false;
-  oldest = std::move((*found)[at]);
-  found->erase(found->begin() + static_cast<std::ptrdiff_t>(at));
-  return true;
+  if (most < missing) return;
+  std::ranges::sort(uploads);
+  forgotten.reserve(uploads.size());
+  uint64_t freed = 0;
+  for (const auto& [number, earlier] : uploads) {
+    if (freed >= missing) break;
+    const auto at = std::ranges::find(*earlier, number, &Version::number);
+    freed += at->location.bytes;
+    forgotten.push_back(std::move(*at));
+    earlier->erase(at);
+  }
 }
 
 AdapterDirectory::Served AdapterDirectory::rollBack(const std::string& name, const std::string& content_hash) {

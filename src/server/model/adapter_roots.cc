@@ -208,6 +208,7 @@ AdapterRoots::Location AdapterRoots::load(const std::string& name, Location loca
     root.name = name;
     root.beneath = std::move(location.beneath);
     root.keep = std::move(location.keep);
+    root.bytes = location.bytes;
     made = std::make_shared<const Root>(std::move(root));
   }
   const std::lock_guard lock(mutex_);
@@ -215,7 +216,7 @@ AdapterRoots::Location AdapterRoots::load(const std::string& name, Location loca
   std::swap(entry, made);
   if (entry == nullptr) loaded_.erase(name);
   if (made == nullptr) return {};
-  return {made->directory, made->beneath, made->keep};
+  return {made->directory, made->beneath, made->keep, made->bytes};
 }
 
 void AdapterRoots::unload(const std::string& name) {

@@ -64,6 +64,7 @@ class AdapterRoots {
     std::shared_ptr<const Directory> directory;  // the directory above, held open; null: what the places have
     std::string beneath;                         // path from there
     std::shared_ptr<const void> keep = {};       // an upload's directory stays while this is held; null otherwise
+    uint64_t bytes = 0;                          // UploadSpool::Upload::bytes
   };
   // Finds the directory that a client names: a path beneath an allowed directory, or one relative to an allowed
   // directory. Links are not followed unless `links` is kFollow. Throws Error: kInvalidArgument for a path that is no
@@ -88,6 +89,7 @@ class AdapterRoots {
     std::string beneath;               // path from `directory` to the adapter or directory of adapters; empty: itself
     std::string archive;               // of an adapter in one .nemo file: its name in that directory
     std::shared_ptr<const void> keep;  // Location::keep
+    uint64_t bytes = 0;                // Location::bytes
     bool is_hub = false;  // `directory` is a repository of a Hugging Face cache; links may lead anywhere in it
     bool isAdapter() const { return !name.empty(); }
     std::filesystem::path path() const {

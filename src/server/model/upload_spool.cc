@@ -121,12 +121,18 @@ UploadSpool::Upload UploadSpool::store(std::string_view config, std::string_view
   if (!directory) failToWrite(errno);
   writeFile(directory, kPeftConfigFile, config);
   writeFile(directory, kWeightsFile, weights);
-  return {space_->directory, std::move(name), keep};
+  return {space_->directory, std::move(name), keep, bytes};
 }
 
 uint64_t UploadSpool::usedBytes() const {
   const std::lock_guard guard(space_->mutex);
   return space_->used;
+}
+
+uint64_t UploadSpool::missingFor(uint64_t bytes) const {
+  const std::lock_guard guard(space_->mutex);
+  const uint64_t free = space_->max_bytes - space_->used;
+  return bytes > free ? bytes - free : 0;
 }
 
 }  // namespace chorus::server

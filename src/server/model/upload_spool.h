@@ -19,6 +19,7 @@ class UploadSpool {
     std::shared_ptr<const Directory> parent;  // the directory is `name` beneath this one
     std::string name;
     std::shared_ptr<const void> keep;  // while it is held, the directory stays
+    uint64_t bytes = 0;                // what it takes of the limit
   };
 
   // path: a directory, which is made if there is none. The uploads are in a directory of their own beneath it, which
@@ -30,6 +31,8 @@ class UploadSpool {
   // no path.
   Upload store(std::string_view config, std::string_view weights);
   uint64_t usedBytes() const;
+  // Bytes that other uploads must give back before one of so many bytes can be stored.
+  uint64_t missingFor(uint64_t bytes) const;
 
  private:
   struct Space;

@@ -46,6 +46,8 @@ TEST_F(UploadSpoolTest, TheLimitHoldsForAllUploadsTogether) {
   EXPECT_EQ(spool.usedBytes(), 994U);
   large.reset();
   EXPECT_EQ(spool.usedBytes(), 192U);
+  EXPECT_EQ(spool.missingFor(808), 0U);
+  EXPECT_EQ(spool.missingFor(900), 92U);
   const UploadSpool::Upload next = spool.store("{}", std::string(806, 'c'));
   EXPECT_EQ(contentOf(weightsOf(next)), std::string(806, 'c'));
 }
