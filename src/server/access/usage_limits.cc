@@ -219,8 +219,8 @@ std::shared_ptr<Usage::Share> UsageLimits::find(Shares& shares, const std::strin
   return share;
 }
 
-// Removes every share that is unused. If there is none, removes a sixteenth of those without a request, so that the
-// cost of the search is divided among many later calls.
+// Removes every share that is unused, and at least a sixteenth of those without a request, so that the cost of the
+// search is divided among many later calls.
 void UsageLimits::makeRoom(Shares& shares, Time now) const {
   struct Idle {
     std::chrono::microseconds until_unused;
@@ -231,13 +231,12 @@ void UsageLimits::makeRoom(Shares& shares, Time now) const {
     if (at->second.use_count() == 1) idle.push_back({at->second->untilUnused(now), at});
   }
   if (idle.empty()) throw ApiError::unavailable("The server has too many clients; try again later.");
-  const auto unused =
-      std::partition(idle.begin(), idle.end(), [](const Idle& one) { return one.until_unused.count() == 0; });
-  auto end = unused;
-  if (end == idle.begin()) {
-    end = std::next(idle.begin(), static_cast<ptrdiff_t>((idle.size() + 15) / 16));
-    std::nth_element(idle.begin(), std::prev(end), idle.end(),
+  auto end = std::partition(idle.begin(), idle.end(), [](const Idle& one) { return one.until_unused.count() == 0; });
+  const auto least = std::next(idle.begin(), static_cast<ptrdiff_t>((idle.size() + 15) / 16));
+  if (end < least) {
+    std::nth_element(end, std::prev(least), idle.end(),
                      [](const Idle& a, const Idle& b) { return a.until_unused < b.until_unused; });
+    end = least;
   }
   for (auto at = idle.begin(); at != end; ++at) shares.erase(at->place);
 }

@@ -63,7 +63,7 @@ class UsageLimits : public std::enable_shared_from_this<UsageLimits> {
     LimitSettings client;   // defaults for each client
     LimitSettings adapter;  // defaults for each adapter
     // Clients and adapters whose use is remembered, each kind. Beyond it those are forgotten that have used nothing in
-    // the last minute, and else those that would be without use soonest.
+    // the last minute, and at least a sixteenth: those that would be without use soonest.
     size_t max_remembered = 65536;
     std::shared_ptr<LimitCounters> counters = std::make_shared<LimitCounters>();
     std::chrono::system_clock::time_point (*wall_clock)() = std::chrono::system_clock::now;  // for headers only

@@ -322,6 +322,17 @@ TEST_F(UsageLimitsTest, MemoryIsBounded) {
   }
 }
 
+// The search is of all clients, so it must not be repeated for each new one.
+TEST_F(UsageLimitsTest, AFullMemoryForgetsASixteenthEvenIfOneIsUnused) {
+  const auto limits = make({.requests_per_minute = 1}, {}, 64);
+  limits->admit(from("unused"), nullptr, kStart);
+  for (int i = 0; i < 63; ++i) limits->admit(from(std::to_string(i)), nullptr, kStart + seconds(30 + i % 2));
+  ASSERT_EQ(limits->remembered(), 64u);
+  limits->admit(from("next"), nullptr, kStart + seconds(60));
+  EXPECT_EQ(limits->remembered(), 61u);
+  refusal([&] { limits->admit(from("1"), nullptr, kStart + seconds(60)); });
+}
+
 TEST(TimeText, IsOfRfc3339AndRoundedUp) {
   const auto text = [](int64_t ms) { return timeText(std::chrono::system_clock::time_point(milliseconds(ms))); };
   EXPECT_EQ(text(0), "1970-01-01T00:00:00Z");
