@@ -81,14 +81,22 @@ diff <(sed -n '/^RUN.*apt-get update/,/^WORKDIR/p' "$containerfile" | libraries)
   <(sed -n '/^packages=(/,/^)/p' "$source/scripts/install_deps.sh" | libraries) ||
   fail "the image (<) and install_deps.sh (>) install different libraries"
 
+mkdir -p "$root/var/lib/chorus/uploads/chorus-uploads-left"
 install_package --purge chorus
-[ ! -e "$root/usr/bin/chorus" ] && [ ! -e "$root/etc/chorus/chorus.yaml" ] || fail "a purge leaves files"
+for left in usr/bin/chorus etc/chorus/chorus.yaml var/lib/chorus; do
+  [ ! -e "$root/$left" ] || fail "a purge leaves /$left"
+done
 
 # ---- The unit
 sed "s|/usr/bin/chorus|$build/bin/chorus|" "$source/packaging/systemd/chorus.service" >"$work/chorus.service"
 systemd-analyze verify --man=no "$work/chorus.service" || fail "the unit is not valid"
 exposure=$(systemd-analyze security --offline=yes --threshold=15 "$work/chorus.service" 2>&1 | tail -n 1) || fail "the unit: $exposure"
 echo "$exposure"
+# The system is read-only for the service, except what the unit names.
+state=$(sed -n 's|^StateDirectory=|/var/lib/|p' "$source/packaging/systemd/chorus.service")
+uploads=$(grep -oE -m 1 -- '--lora_upload_dir /[^ ]+' "$source/docs/adapters-at-run-time.md" | cut -d ' ' -f 2)
+[ -n "$state" ] && [ -n "$uploads" ] && [[ $uploads == "$state"/* ]] ||
+  fail "the unit cannot write to the directory of uploads that the documentation shows: $uploads"
 
 # ---- The manifests
 python3 -m venv "$work/venv"
