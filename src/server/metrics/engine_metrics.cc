@@ -16,8 +16,11 @@ using Names = std::unordered_map<executor::IdType, std::string>;
 double real(int64_t value) { return static_cast<double>(value); }
 
 std::string joined(const std::set<std::string>& names) {
+// A name with a comma is left out, because a reader would take it for several names.
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  for (const std::string& name : names) {
+    if (name.find(',') == std::string::npos) text += (text.empty() ? "" : ",") + name;
+  }
   return text;
 }
 

@@ -190,6 +190,16 @@ TEST_F(MetricsTest, LoadedAdaptersAreListedInOneSeries) {
   EXPECT_EQ(std::ranges::count_if(scrape.samples, [](const auto& s) { return s.first.starts_with("vllm:lora_"); }), 1);
 }
 
+TEST_F(MetricsTest, ANameCannotPassForSeveralAdapters) {
+  models.putAdapter({.name = "a,b", .adapter_id = 2, .fingerprint = "f", .created = 8, .text = codec});
+  models.putAdapter({.name = "c,d", .adapter_id = 3, .fingerprint = "f", .created = 8, .text = codec});
+  engine.live.adapters = {{.taskId = 1, .bytes = 10}, {.taskId = 2, .bytes = 10}};
+  engine.live.waitingAdapters = {3};
+  const Scrape scrape = this->scrape();
+  EXPECT_GT(scrape[R"(vllm:lora_requests_info{max_lora="2",running_lora_adapters="shift",waiting_lora_adapters=""})"],
+            0);
+}
+
 TEST_F(MetricsTest, LoadsOfAdaptersHaveAHistogram) {
   executor::AdapterLoadTimes& times = engine.live.adapterCache.loadTimes;
   times.counts[0] = 2;
