@@ -12,6 +12,7 @@
 #include "server/errors.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
@@ -108,11 +109,14 @@ void handleAdapters(const ApiContext& context, HttpRequest& request, const std::
                     WorkMeter& meter) {
   AdapterDirectory& adapters = adaptersOf(context);
   if (reads(request)) {
-    OrderedJson list = OrderedJson::array();
-    for (const auto& model : context.models.list()) {
-      if (model->adapter_id) list.push_back(OrderedJson{{"name", model->name}});
-    }
-    return respondJson(exchange, OrderedJson{{"adapters", std::move(list)}});
+    chargeList(meter, context.models);
+    auto models = context.models.list();
+    std::erase_if(models, [](const auto& model) { return !model->adapter_id; });
+    ChargedBody list(request.client);
+    list.add(R"({"adapters":)");
+    list.addArray(models.size(), [&](size_t i) { return toText(OrderedJson{{"name", models[i]->name}}); });
+    list.add("}");
+    return exchange->respond(list.response());
   }
   const OrderedJson body = takeBody(request, meter);
   const FieldReader fields(body);

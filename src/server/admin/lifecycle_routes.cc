@@ -15,6 +15,7 @@
 #include "server/http/body_memory.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
@@ -279,17 +280,25 @@ void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                                                       .pin = pin}));
 }
 
-void handleAdapterStates(const ApiContext& context, HttpRequest&, const std::shared_ptr<HttpExchange>& exchange,
-                         WorkMeter&) {
+void handleAdapterStates(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                         WorkMeter& meter) {
   const AdapterDirectory& adapters = adaptersOf(context);
+  chargeList(meter, context.models);
+  auto models = context.models.list();
+  std::erase_if(models, [](const auto& model) { return !model->adapter_id; });
+  constexpr size_t kStateBytes = 512;
+  ClientCharge of_states(request.client);
+  addCharge(of_states, models.size() * kStateBytes);
   std::map<executor::IdType, executor::AdapterState> states;
   for (executor::AdapterState& state : context.engine.adapterStates()) states[state.taskId] = std::move(state);
-  OrderedJson data = OrderedJson::array();
-  for (const auto& model : context.models.list()) {
-    if (!model->adapter_id) continue;
-    data.push_back(describeAdapter(*model, states[*model->adapter_id], adapters.historyOf(model->name)));
-  }
-  exchange->respond(jsonAnswer({{"object", "list"}, {"data", std::move(data)}}));
+  ChargedBody body(request.client);
+  body.add(R"({"object":"list","data":)");
+  body.addArray(models.size(), [&](size_t i) {
+    const ServedModel& model = *models[i];
+    return toText(describeAdapter(model, states[*model.adapter_id], adapters.historyOf(model.name)));
+  });
+  body.add("}");
+  exchange->respond(body.response());
 }
 
 void handleAdminAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,

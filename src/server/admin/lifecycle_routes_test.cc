@@ -47,6 +47,15 @@ class LifecycleRoutesTest : public AdapterRoutesTest {
   }
 };
 
+TEST_F(LifecycleRoutesTest, ListsAreCharged) {
+  for (const char* path : {"/v1/admin/adapters", "/adapters"}) {
+    auto charges = fillShare();
+    EXPECT_EQ(answer("GET", path).status, 429) << path;
+    charges.clear();
+    EXPECT_EQ(answer("GET", path).status, 200) << path;
+  }
+}
+
 TEST_F(LifecycleRoutesTest, ListsWhereEachAdapterIs) {
   const Json list = Json::parse(answer("GET", "/v1/admin/adapters").body);
   ASSERT_EQ(list["data"].size(), 2u);

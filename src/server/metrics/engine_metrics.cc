@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace chorus::server {
@@ -15,8 +16,8 @@ using Names = std::unordered_map<executor::IdType, std::string>;
 
 double real(int64_t value) { return static_cast<double>(value); }
 
-std::string joined(const std::set<std::string>& names) {
 // A name with a comma is left out, because a reader would take it for several names.
+std::string joined(const std::set<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
     if (name.find(',') == std::string::npos) text += (text.empty() ? "" : ",") + name;
@@ -136,9 +137,11 @@ void addAdapterCache(MetricFamilies& families, const executor::AdapterCacheStats
 
 void addEngineMetrics(MetricFamilies& families, const ApiContext& context, const MetricLabels& labels) {
   const executor::LiveBatch batch = context.engine.liveBatch();
+  std::unordered_set<executor::IdType> shown(batch.waitingAdapters.begin(), batch.waitingAdapters.end());
+  for (const executor::ResidentAdapter& adapter : batch.adapters) shown.insert(adapter.taskId);
   Names names;
   for (const auto& model : context.models.list()) {
-    if (model->adapter_id) names.emplace(*model->adapter_id, model->name);
+    if (model->adapter_id && shown.contains(*model->adapter_id)) names.emplace(*model->adapter_id, model->name);
   }
   addBatch(families, batch, labels);
   addSteps(families, batch.totals);

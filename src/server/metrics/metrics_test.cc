@@ -3,8 +3,10 @@
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <map>
 #include <set>
@@ -198,6 +200,45 @@ TEST_F(MetricsTest, ANameCannotPassForSeveralAdapters) {
   const Scrape scrape = this->scrape();
   EXPECT_GT(scrape[R"(vllm:lora_requests_info{max_lora="2",running_lora_adapters="shift",waiting_lora_adapters=""})"],
             0);
+}
+
+// An I/O thread has other connections too.
+TEST_F(MetricsTest, TheTextIsMadeOnAThreadOfItsOwn) {
+  std::atomic<bool> elsewhere = false;
+  engine.on_live_batch = [&, caller = std::this_thread::get_id()] { elsewhere = std::this_thread::get_id() != caller; };
+  EXPECT_EQ(answer("GET", "/metrics").status, 200);
+  EXPECT_TRUE(elsewhere);
+}
+
+TEST_F(MetricsTest, RequestsThatWaitShareOneText) {
+  std::promise<void> begun, release;
+  std::atomic<int> texts = 0;
+  engine.on_live_batch = [&] {
+    if (++texts > 1) return;
+    begun.set_value();
+    release.get_future().wait();
+  };
+  const auto first = send("GET", "/metrics");
+  begun.get_future().wait();
+  std::vector<std::shared_ptr<FakeExchange>> later;
+  for (int i = 0; i < 3; ++i) later.push_back(send("GET", "/metrics"));
+  EXPECT_FALSE(first->done());
+  release.set_value();
+  for (const auto& exchange : later) EXPECT_EQ(exchange->wait().status, 200);
+  EXPECT_EQ(texts, 2);
+}
+
+TEST_F(MetricsTest, TheTextIsChargedToTheClient) {
+  auto charges = fillShare();
+  EXPECT_EQ(answer("GET", "/metrics").status, 429);
+  charges.clear();
+  EXPECT_EQ(answer("GET", "/metrics").status, 200);
+}
+
+TEST_F(MetricsTest, TheEngineIsNotUsedAfterTheDrain) {
+  routes.drain();
+  engine.on_live_batch = [] { ADD_FAILURE(); };
+  EXPECT_EQ(answer("GET", "/metrics").status, 503);
 }
 
 TEST_F(MetricsTest, LoadsOfAdaptersHaveAHistogram) {

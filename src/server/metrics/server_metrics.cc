@@ -155,21 +155,28 @@ std::string ServerMetrics::text(const ApiContext* context) {
     addRequests(families, requests_, labels);
     addEngineMetrics(families, *context, labels);
   }
+  Models of_models;
+  Answers answers;
+  uint64_t disconnects = 0;
   {
+    // Only copies are made here, because every answered request takes the mutex.
     const std::lock_guard lock(mutex_);
     if (context != nullptr) dropRemoved(context->models);
-    for (const auto& [name, counters] : models_) addModel(families, name, *counters);
-    if (other_used_) addModel(families, kOther, *other_);
-    for (const auto& [key, count] : answers_) {
-      const auto& [route, method, status] = key;
-      families.counter("chorus_http_requests_total", "Answered requests", real(count),
-                       {{"route", route.empty() ? "none" : std::string(route)},
-                        {"method", method},
-                        {"status", std::to_string(status)}});
-    }
-    families.counter("chorus_http_disconnects_total", "Requests whose client disconnected before the end of the answer",
-                     real(disconnects_));
+    of_models = models_;
+    if (other_used_) of_models.emplace(kOther, other_);
+    answers = answers_;
+    disconnects = disconnects_;
   }
+  for (const auto& [name, counters] : of_models) addModel(families, name, *counters);
+  for (const auto& [key, count] : answers) {
+    const auto& [route, method, status] = key;
+    families.counter("chorus_http_requests_total", "Answered requests", real(count),
+                     {{"route", route.empty() ? "none" : std::string(route)},
+                      {"method", method},
+                      {"status", std::to_string(status)}});
+  }
+  families.counter("chorus_http_disconnects_total", "Requests whose client disconnected before the end of the answer",
+                   real(disconnects));
   addLimits(families, *options_.limits);
   addConnections(families, *options_.http);
   addProcessMetrics(families);

@@ -1,4 +1,4 @@
-// The metrics of a server, and their text in Prometheus's format. docs/deployment.md has the meaning of each.
+// The metrics of a server, and their text in Prometheus's format. docs/metrics.md has the meaning of each.
 #pragma once
 
 #include <map>
@@ -45,6 +45,7 @@ class ServerMetrics {
 
  private:
   using Models = std::map<std::string, std::shared_ptr<ModelCounters>, std::less<>>;
+  using Answers = std::map<std::tuple<std::string_view, std::string, int>, uint64_t>;  // by route, method and status
   void dropRemoved(const ModelCatalog& models);
 
   const Options options_;
@@ -53,7 +54,7 @@ class ServerMetrics {
   Models models_;
   const std::shared_ptr<ModelCounters> other_ = std::make_shared<ModelCounters>();
   bool other_used_ = false;
-  std::map<std::tuple<std::string_view, std::string, int>, uint64_t> answers_;  // by route, method and status
+  Answers answers_;
   uint64_t disconnects_ = 0;
 };
 

@@ -20,6 +20,11 @@ std::vector<std::shared_ptr<const ServedModel>> ModelCatalog::list() const {
   return models;
 }
 
+size_t ModelCatalog::size() const {
+  std::lock_guard lock(mutex_);
+  return adapters_.size() + 1;
+}
+
 bool ModelCatalog::putAdapter(ServedModel adapter) {
   if (adapter.name == base_->name) return false;
   const std::string name = adapter.name;

@@ -6,6 +6,7 @@
 
 #include "server/access/fair_share.h"
 #include "server/testing/routes_fixture.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
@@ -164,9 +165,38 @@ TEST_F(RoutesTest, ListsOfModelsAreMadeInTheIntake) {
     lists.push_back(send("GET", path));
     EXPECT_FALSE(lists.back()->done()) << path;
   }
-  EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200) << "not behind the intake";
+  for (const char* path : {"/v1/health/ready", "/metrics"}) {
+    EXPECT_EQ(answer("GET", path).status, 200) << path << " is not behind the intake";
+  }
   release.set_value();
   for (const auto& list : lists) EXPECT_EQ(list->wait().status, 200);
+}
+
+TEST_F(RoutesTest, ListsOfModelsAreChargedWhileTheyAreMade) {
+  constexpr size_t kModels = 3000;
+  for (size_t i = 0; i < kModels; ++i) {
+    models.putAdapter({.name = "adapter " + std::to_string(i), .adapter_id = i + 2, .fingerprint = "f", .text = codec});
+  }
+  for (const char* path : {"/v1/models", "/v1/metadata", "/v1/manifest"}) {
+    const HttpResponse whole = answer("GET", path);
+    EXPECT_EQ(whole.status, 200) << path;
+    EXPECT_NE(whole.body.find("adapter 2999"), std::string::npos) << path;
+    auto charges = fillShare();
+    EXPECT_EQ(answer("GET", path).status, 429) << path;
+  }
+}
+
+TEST_F(RoutesTest, ABodyIsChargedBeforeItGrows) {
+  ChargedBody body(client);
+  body.add("begin ");
+  auto charges = fillShare();
+  EXPECT_THROW(body.add(std::string(1000, 'x')), ApiError);
+  charges.clear();
+  body.add(std::string(1000, 'x'));
+  EXPECT_GE(clients->used(), 1006U);
+  const HttpResponse response = body.response();
+  EXPECT_EQ(response.body, "begin " + std::string(1000, 'x'));
+  EXPECT_GE(response.memory.bytes(), response.body.size());
 }
 
 TEST_F(RoutesTest, CompositionsOfAClientHaveOneFairShare) {

@@ -1,10 +1,9 @@
 #include "server/openai/models.h"
 
-#include <utility>
-
 #include "base/sha256.h"
 #include "server/errors.h"
 #include "server/openai/generation_writer.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
@@ -65,16 +64,14 @@ std::string percentDecode(std::string_view text) {
   return out;
 }
 
-HttpResponse listModels(const ModelView& models) {
+HttpResponse listModels(const ModelView& models, const std::shared_ptr<Client>& client) {
   // Written model by model, because the JSON of thousands takes ten times the memory of its text.
-  std::string body = R"({"object":"list","data":[)";
-  bool first = true;
-  for (const auto& model : models.list()) {
-    if (!std::exchange(first, false)) body += ',';
-    body += toText(describe(models, *model));
-  }
-  body += "]}";
-  return {.body = std::move(body)};
+  const auto listed = models.list();
+  ChargedBody body(client);
+  body.add(R"({"object":"list","data":)");
+  body.addArray(listed.size(), [&](size_t i) { return toText(describe(models, *listed[i])); });
+  body.add("}");
+  return body.response();
 }
 
 HttpResponse describeModel(const ModelView& models, std::string_view encoded_name) {

@@ -158,23 +158,32 @@ HttpResponse openApi(const ApiContext*, const HttpRequest&, std::string_view) {
 
 HttpResponse page(const ApiContext*, const HttpRequest&, std::string_view) { return pageResponse(); }
 
-HttpResponse metadata(const ApiContext&, const ModelView& models) { return describeMetadata(models); }
-HttpResponse manifest(const ApiContext&, const ModelView& models) { return describeManifest(models); }
-HttpResponse modelList(const ApiContext&, const ModelView& models) { return listModels(models); }
-
-// The work of an answer whose length grows with the number of models. It is made in the intake, because with many
-// adapters it would hold up all connections of an I/O thread.
-template <HttpResponse (*answer)(const ApiContext&, const ModelView&)>
-void ofAllModels(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
-                 WorkMeter& meter) {
-  constexpr uint64_t kWorkOfModel = 2048;
-  const ModelView models{context.models, request.key};
-  meter.charge(kWorkOfModel * models.list().size());
-  HttpResponse response = answer(context, models);
-  ClientCharge memory(request.client);
+using ClientPtr = std::shared_ptr<Client>;
+HttpResponse metadata(const ApiContext&, const ModelView& models, const ClientPtr& client) {
+  return describeMetadata(models, client);
+}
+HttpResponse manifest(const ApiContext&, const ModelView& models, const ClientPtr& client) {
+  return describeManifest(models, client);
+}
+HttpResponse modelList(const ApiContext&, const ModelView& models, const ClientPtr& client) {
+  return listModels(models, client);
+}
+HttpResponse batch(const ApiContext& context, const ModelView& models, const ClientPtr& client) {
+  HttpResponse response = describeBatch(context, models);
+  ClientCharge memory(client);
   addCharge(memory, response.body.size());
   response.memory = std::move(memory);
-  exchange->respond(std::move(response));
+  return response;
+}
+
+// The work of an answer whose length grows with the number of models. It is made in the intake, because with many
+// adapters it would hold up all connections of an I/O thread. answer: charges the memory of the answer to the client.
+template <HttpResponse (*answer)(const ApiContext&, const ModelView&, const ClientPtr&)>
+void ofAllModels(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
+                 WorkMeter& meter) {
+  const ModelView models{context.models, request.key};
+  chargeList(meter, context.models);
+  exchange->respond(answer(context, models, request.client));
 }
 
 struct Route {
@@ -327,7 +336,7 @@ constexpr Route kRoutes[] = {
      true,
      kRead,
      nullptr,
-     ofAllModels<describeBatch>,
+     ofAllModels<batch>,
      {.summary = "The step that runs and the caches"}},
 };
 
@@ -379,8 +388,14 @@ void Routes::requireKeys(std::shared_ptr<const ApiKeys> keys, std::shared_ptr<Cl
 }
 
 void Routes::serve(std::shared_ptr<const ApiContext> context) {
+  metrics_answers_.serve(context);
   std::lock_guard lock(mutex_);
   context_ = std::move(context);
+}
+
+void Routes::drain() {
+  draining_ = true;
+  metrics_answers_.finish();
 }
 
 std::shared_ptr<const ApiContext> Routes::readyContext() const {
@@ -442,15 +457,6 @@ size_t Routes::bodyLimit(const HttpRequest& head, size_t usual) const {
   }
 }
 
-HttpResponse Routes::metricsText() const {
-  std::shared_ptr<const ApiContext> context;
-  {
-    const std::lock_guard lock(mutex_);
-    context = context_;
-  }
-  return {.content_type = std::string(kMetricsType), .body = metrics_->text(context.get())};
-}
-
 void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) {
   const Route* route = findRoute(request.path);
   authorize(request, route != nullptr ? route->access : Access::kInference);
@@ -458,7 +464,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
   if (!allows(*route, request.method)) throw ApiError::methodNotAllowed(request.method, request.path, route->allow);
   if (leaving_ && route->answer == ready) throw ApiError::unavailable("The server is shutting down.");
   const auto context = route->needs_model ? readyContext() : nullptr;
-  if (route->answer == nullptr && route->work == nullptr) return exchange->respond(metricsText());
+  if (route->answer == nullptr && route->work == nullptr) return metrics_answers_.answer(request, exchange);
   if (route->answer != nullptr) {
     const std::string_view name = std::string_view(request.path).substr(route->path.size());
     return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));

@@ -11,6 +11,7 @@
 #include "server/access/api_keys.h"
 #include "server/access/usage_limits.h"
 #include "server/http/http.h"
+#include "server/metrics/metrics_answers.h"
 #include "server/metrics/server_metrics.h"
 #include "server/model/api_context.h"
 #include "server/openai/openapi.h"
@@ -39,7 +40,7 @@ class Routes {
   // limits: on what clients and adapters use; null: none.
   explicit Routes(bool has_page = true, std::shared_ptr<ServerMetrics> metrics = std::make_shared<ServerMetrics>(),
                   std::shared_ptr<UsageLimits> limits = nullptr)
-      : has_page_(has_page), metrics_(std::move(metrics)), limits_(std::move(limits)) {}
+      : has_page_(has_page), metrics_(std::move(metrics)), limits_(std::move(limits)), metrics_answers_(metrics_) {}
 
   // The HttpHandler: answers at once, or submits the work to the context's intake.
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
@@ -55,14 +56,13 @@ class Routes {
   void requireKeys(std::shared_ptr<const ApiKeys> keys, std::shared_ptr<ClientRegistry> clients);
   // From now on the server is not ready, so that proxies send no more requests. Those that arrive are still served.
   void leave() { leaving_ = true; }
-  // From now on new work is refused with status 503.
-  void drain() { draining_ = true; }
+  // From now on new work is refused with status 503, the metrics included.
+  void drain();
 
  private:
   void dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange);
   // Sets the request's key, client and usage. Throws ApiError (401, 403, 429).
   void authorize(HttpRequest& request, Access needed) const;
-  HttpResponse metricsText() const;
   // Throws ApiError (503) while loading or draining.
   std::shared_ptr<const ApiContext> readyContext() const;
 
@@ -75,6 +75,7 @@ class Routes {
   std::shared_ptr<ClientRegistry> clients_;
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
+  MetricsAnswers metrics_answers_;
 };
 
 }  // namespace chorus::server

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "server/openai/embedded_files.h"
 #include "server/openai/request_json.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
@@ -45,26 +46,31 @@ HttpResponse describeVersion() { return {.body = toText(OrderedJson{{"release", 
 
 HttpResponse describeLicense() { return {.body = toText(licenseJson())}; }
 
-HttpResponse describeMetadata(const ModelView& models) {
-  OrderedJson served = OrderedJson::array();
-  for (const auto& model : models.list()) {
-    served.push_back(OrderedJson{{"shortName", model->name}, {"modelUrl", ""}});
-  }
-  return {.body = toText(OrderedJson{{"version", CHORUS_VERSION},
-                                     {"assetInfo", OrderedJson::array()},
-                                     {"licenseInfo", licenseJson()},
-                                     {"modelInfo", std::move(served)},
-                                     {"repository_override", ""},
-                                     {"selectedModelProfileId", ""}})};
+HttpResponse describeMetadata(const ModelView& models, const std::shared_ptr<Client>& client) {
+  const auto served = models.list();
+  const auto model = [&](size_t i) { return toText(OrderedJson{{"shortName", served[i]->name}, {"modelUrl", ""}}); };
+  ChargedBody body(client);
+  body.add(fmt::format(R"({{"version":{},"assetInfo":[],"licenseInfo":{},"modelInfo":)", toText(CHORUS_VERSION),
+                       toText(licenseJson())));
+  body.addArray(served.size(), model);
+  body.add(R"(,"repository_override":"","selectedModelProfileId":""})");
+  return body.response();
 }
 
-HttpResponse describeManifest(const ModelView& models) {
+HttpResponse describeManifest(const ModelView& models, const std::shared_ptr<Client>& client) {
+  ChargedBody body(client);
+  const auto add = [&](const std::string& part) {
+    const std::string quoted = toText(part);
+    body.add(std::string_view(quoted).substr(1, quoted.size() - 2));
+  };
+  body.add(R"({"manifest_file":")");
   // A JSON string is a YAML string too, so names need no other quoting.
-  std::string yaml = fmt::format("release: {}\nmodels:\n", toText(CHORUS_VERSION));
+  add(fmt::format("release: {}\nmodels:\n", toText(CHORUS_VERSION)));
   for (const auto& model : models.list()) {
-    yaml += fmt::format("  - name: {}\n    fingerprint: {}\n", toText(model->name), toText(model->fingerprint));
+    add(fmt::format("  - name: {}\n    fingerprint: {}\n", toText(model->name), toText(model->fingerprint)));
   }
-  return {.body = toText(OrderedJson{{"manifest_file", std::move(yaml)}, {"repository_override", ""}})};
+  body.add(R"(","repository_override":""})");
+  return body.response();
 }
 
 }  // namespace chorus::server

@@ -2,6 +2,8 @@
 // /v1/manifest.
 #pragma once
 
+#include <memory>
+
 #include "server/access/model_view.h"
 #include "server/http/http.h"
 #include "server/openai/route_description.h"
@@ -15,10 +17,11 @@ HttpResponse describeVersion();
 HttpResponse describeLicense();
 // {version, assetInfo, licenseInfo, modelInfo, repository_override, selectedModelProfileId}. modelInfo has
 // {shortName, modelUrl} of each model that the client may use, the base model first. The URLs, the assets and the
-// profile are empty: models are local, and their paths are not shown.
-HttpResponse describeMetadata(const ModelView& models);
-// {manifest_file, repository_override}: a YAML text that lists the models with their fingerprints.
-HttpResponse describeManifest(const ModelView& models);
+// profile are empty: models are local, and their paths are not shown. The memory of the answer is charged to the
+// client.
+HttpResponse describeMetadata(const ModelView& models, const std::shared_ptr<Client>& client);
+// {manifest_file, repository_override}: a YAML text that lists the models with their fingerprints. Charged likewise.
+HttpResponse describeManifest(const ModelView& models, const std::shared_ptr<Client>& client);
 
 inline constexpr RouteDescription kVersionRoute{.summary = "The versions of server and API", .answer = "Version"};
 inline constexpr RouteDescription kLicenseRoute{.summary = "The license of the server", .answer = "License"};

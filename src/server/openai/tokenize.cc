@@ -15,43 +15,10 @@
 #include "server/openai/prompt_tokens.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/request_json.h"
+#include "server/work/charged_body.h"
 
 namespace chorus::server {
 namespace {
-
-// The body of an answer, whose memory is charged as it grows.
-class ChargedBody {
- public:
-  explicit ChargedBody(const std::shared_ptr<Client>& client) : memory_(client) {}
-
-  void add(std::string_view text) {
-    if (text_.size() + text.size() > text_.capacity()) {
-      const size_t capacity = std::max(2 * text_.capacity(), text_.size() + text.size());
-      addCharge(memory_, capacity - memory_.bytes());
-      text_.reserve(capacity);
-    }
-    text_ += text;
-  }
-  // Adds "[a,b,...]"; write(i) returns the text of the value i.
-  template <typename Write>
-  void addArray(size_t count, const Write& write) {
-    add("[");
-    for (size_t i = 0; i < count; ++i) {
-      if (i > 0) add(",");
-      add(write(i));
-    }
-    add("]");
-  }
-  HttpResponse response() {
-    HttpResponse response{.body = std::move(text_)};
-    response.memory = std::move(memory_);
-    return response;
-  }
-
- private:
-  std::string text_;
-  ClientCharge memory_;
-};
 
 std::string modelName(const ApiContext& context, const std::optional<std::string>& asked) {
   return asked.value_or(context.models.base().name);

@@ -169,6 +169,7 @@ class FakeEngine : public EngineClient {
   int32_t maxSeqLen() const override { return 256; }
   int32_t vocabSize() const override { return 258; }
   executor::LiveBatch liveBatch() const override {
+    if (on_live_batch) on_live_batch();
     std::lock_guard lock(mutex_);
     executor::LiveBatch batch = live;
     for (const auto& [id, running] : requests_) {
@@ -210,6 +211,7 @@ class FakeEngine : public EngineClient {
   std::set<executor::IdType> pinned;
   std::optional<Error> load_error;
   std::function<void()> on_enqueue;
+  std::function<void()> on_live_batch;
   std::function<std::optional<Error>(executor::IdType)> on_load;
 
  private:

@@ -91,6 +91,20 @@ class RoutesTest : public ::testing::Test {
     return out;
   }
 
+  // Charges all memory that the client may hold.
+  std::vector<ClientCharge> fillShare() {
+    std::vector<ClientCharge> charges;
+    const auto fill = [&](const MemoryBudget& budget, size_t most) {
+      while (budget.used() < budget.limit()) {
+        ClientCharge& charge = charges.emplace_back(client);
+        EXPECT_EQ(charge.resize(std::min(budget.limit() - budget.used(), most)), MemoryAnswer::kGranted);
+      }
+    };
+    fill(client->memory().large, SIZE_MAX);
+    fill(client->memory().small, ClientCharge::kSmall);
+    return charges;
+  }
+
   std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
   ModelCatalog models{{.name = "base", .fingerprint = "fp_base", .created = 7, .text = codec}};
   Intake intake{IntakeOptions{.threads = 1, .reserve = false}};
