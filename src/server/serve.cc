@@ -122,6 +122,19 @@ void leave(const ServeOptions& options, Routes& routes, HttpServer& server, Serv
   server.stopAccepting();
 }
 
+// Waits until the last answer is read. Returns false after the drain timeout.
+bool finishRequests(const ServeOptions& options, HttpServer& server, LoadedModel& model) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTick{500};
+  const auto end = Clock::now() + milliseconds(options.drain_timeout_seconds);
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    if (server.waitUntilClosed(std::clamp(left, std::chrono::milliseconds(0), kTick))) return true;
+    if (left <= kTick) return false;
+    model.endLongWaits();
+  }
+}
+
 // The keys of --api_key or --api_keys_file. A changed file is read again; one with faults leaves the old keys.
 class KeySource {
  public:
@@ -243,6 +256,7 @@ void serve(const ServeOptions& options) {
   MemoryReturn memory(server);
   while (!signal.waitFor(std::chrono::milliseconds(500))) {
     memory.look();
+    model->endLongWaits();
     const bool reload = signal.takeReload();
     if (reload) manager.reloading();
     keys.look(reload);
@@ -254,7 +268,7 @@ void serve(const ServeOptions& options) {
     manager.alive();
   }
   leave(options, routes, server, manager);
-  const bool closed = server.waitUntilClosed(milliseconds(options.drain_timeout_seconds));
+  const bool closed = finishRequests(options, server, *model);
   routes.drain();
   if (!closed) {
     log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drain_timeout_seconds);

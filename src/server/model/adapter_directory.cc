@@ -18,9 +18,8 @@ namespace {
 
 constexpr const char* kTemplates = "additional_chat_templates";
 
-// Limits on what one subdirectory may cost a scan. A tokenizer of 32 MB takes a second or two.
+// Limit on the work of reading an adapter's tokenizer. One of 32 MB takes a second or two.
 constexpr uint64_t kMaxWork = uint64_t{1} << 34;
-constexpr std::chrono::seconds kMaxTime{20};
 
 // Thrown by onContent to end a registration whose content is served already.
 struct Unchanged {};
@@ -140,9 +139,10 @@ void AdapterDirectory::end(const std::string& name, Adapter& adapter) {
   versions_.erase(name);
 }
 
-std::shared_ptr<const TextCodec> AdapterDirectory::readText(const Directory& directory, TextSource source) const {
+std::shared_ptr<const TextCodec> AdapterDirectory::readText(const Directory& directory, TextSource source,
+                                                            Clock::duration limit) const {
   if (source == TextSource::kLater && hasTokenizerFiles(directory)) return nullptr;
-  WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + kMaxTime});
+  WorkMeter meter({.work = kMaxWork, .deadline = WorkMeter::Clock::now() + limit});
   return load_text_(directory, meter, source != TextSource::kMemory);
 }
 

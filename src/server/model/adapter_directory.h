@@ -10,8 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/directory.h"
@@ -44,12 +46,17 @@ struct AdapterDirectoryOptions {
   // Called when a load has left the text of an adapter to AdapterDirectory::readTexts(), which should run soon. Must be
   // quick and must not call the directory; runs on a loader of the engine. May be null.
   std::function<void()> on_text_left = nullptr;
+  // An adapter that takes longer has its turn after all others, and then rests: see AdapterDirectory::scan.
+  std::chrono::milliseconds quick_time{2000};
 };
 
 struct AdapterScanOptions {
   std::function<bool()> stop = nullptr;  // returns true to end the scan early
-  // True: the tokenizer files of new adapters are left to AdapterDirectory::readTexts() or the next scan.
+  // True: new adapters are listed before their tokenizer files are read.
   bool defer_texts = false;
+  // True: adapters whose tokenizer files must be read, or that took long the last time, keep their state until
+  // AdapterDirectory::readTexts() is called. So a scan is quick whatever the tenants' files cost.
+  bool leave_slow = false;
 };
 
 // Thread-safe. The engine's adapter loaders call this object, so the executor must be destroyed before it.
@@ -81,17 +88,21 @@ class AdapterDirectory {
   // - A subdirectory that cannot be served is logged in one line and keeps its old state, if it has one. A later scan
   //   tries it again once something in it has changed. After an error that may pass, such as too little memory, it
   //   also tries the same files again, the later the longer the attempts took.
+  // - A subdirectory that took longer than AdapterDirectoryOptions::quick_time is left alone for 16 times as long,
+  //   whatever changes in it. Only its removal is noticed.
+  // - Without defer_texts and leave_slow, the scan ends with readTexts().
   // - With kSync an adapter whose directory is missing twice, 0.6 s apart, is removed. In every mode one whose files a
   //   load finds missing is removed at once.
   Found scan(const AdapterScanOptions& how = {});
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
   static constexpr std::chrono::seconds kMaxTextWait{10};
-  // Reads the texts that a scan or a load left, those for which requests wait before all others, and ends waits of more
-  // than kMaxTextWait. An adapter whose text cannot be read is logged in one line; it is removed, unless the error may
-  // pass. An adapter whose files have changed is taken as it is now, and `found` has its name. Returns how many texts
-  // are left for another call, because of an error that may pass or because stop returned true. Not at the same time as
-  // a scan.
+  // Takes the adapters, or reads the texts, that a scan or a load left, and ends waits of more than kMaxTextWait. Those
+  // that take long come last; apart from that, those for which requests wait come first, and then the one whose last
+  // turn is longest ago. An adapter whose text cannot be read is logged in one line; it is removed, unless the error
+  // may pass. An adapter whose files have changed is taken as it is now, and `found` has its name. Returns how many are
+  // left for another call, because they must rest, because of an error that may pass or because stop returned true. Not
+  // at the same time as a scan.
   size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
   enum class Loaded { kAdded, kReplaced, kUnchanged, kExists };
@@ -142,6 +153,7 @@ class AdapterDirectory {
  private:
   struct Registration;
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kMaxTextTime{20};  // for reading the tokenizer files of one adapter
   // Files that could not be served. They are not tried again before retry_at.
   struct Failure {
     std::string state;  // digest of the files; empty: there is no failure
@@ -224,7 +236,8 @@ class AdapterDirectory {
   // Gives a served adapter, whose files have not changed, its text. Later changes are noticed by its first load.
   void addText(const std::string& name, Adapter& adapter, TextSource source);
   // Returns null if the text is left to readTexts().
-  std::shared_ptr<const TextCodec> readText(const Directory& directory, TextSource source) const;
+  std::shared_ptr<const TextCodec> readText(const Directory& directory, TextSource source,
+                                            Clock::duration limit = kMaxTextTime) const;
   // Notes that the files with the state `tried` could not be served by an attempt that took so long. Returns true the
   // first time.
   static bool noteFailure(Adapter& adapter, std::string tried, bool may_pass, Clock::duration took);
@@ -234,19 +247,43 @@ class AdapterDirectory {
   // Unregisters the ids of replaced_ that no request holds any more.
   void retireReplaced();
 
-  // Handles one name of a scan. Returns false if the name must be looked at again, because its files are being
-  // rewritten or its directory seems to be missing.
-  bool look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
+  // When a scan or readTexts() may spend time on a name.
+  struct Turn {
+    bool slow = false;  // the last turn took long
+    Clock::time_point last{}, rest_until{};
+  };
+  enum class Looked {
+    kDone,
+    kAgain,  // it must be looked at again: its files are being rewritten, or its directory seems to be missing
+    kSlow    // nothing was done yet, because that may take long
+  };
+  struct Looking {
+    bool defer_texts = false;  // AdapterScanOptions::defer_texts
+    bool leave = false;        // leave it if it must be read anew
+  };
+  // Handles one name of a scan, without reading tokenizer files.
+  Looked look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
+  // Does the same, and reads the name's tokenizer files if necessary. kSlow: a first attempt took too long.
+  Looked lookAndRead(const std::string& name, Found& found, Warnings& warnings);
+  void endTurn(const std::string& name, Clock::time_point begin);
+  void forgetTurns(const std::vector<std::string>& kept);
+  // Reads the text of one adapter for which requests wait, if that is quick as far as is known.
+  void readAwaited(Found& found, Warnings& warnings);
+  // The names that readTexts() may handle now, the next one first, except that awaited ones go before others.
+  using Order = std::set<std::tuple<bool, Clock::time_point, std::string>>;  // (Turn::slow, Turn::last, name)
+  Order::const_iterator nextOf(const Order& order) const;
   // Result of reading an adapter's tokenizer and templates (its text) before the adapter's mutex is taken.
   struct ReadAhead {
     std::string state;                      // digest of the files
     std::shared_ptr<const TextCodec> text;  // stays in memory until it is taken
     std::exception_ptr error;               // null: it succeeded
+    bool out_of_time = false;
     Clock::duration took{};
   };
-  ReadAhead readAhead(const std::string& name) const;
-  // Does the same as look() with a text that was read; throws TextUnread if one must be read and there is none.
-  bool lookWith(const ReadAhead* ahead, const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
+  ReadAhead readAhead(const std::string& name, Clock::duration limit) const;
+  // Does the same as look(); ahead: the text that was read. kSlow if one must be read and `ahead` is null.
+  Looked lookWith(const ReadAhead* ahead, const std::string& name, const Looking& how, Found& found,
+                  Warnings& warnings);
   // Called when a loader reads content of another hash than is known: the first content of `registration`, or content
   // that was written later. Throws Error(kConflict) if the adapter's text is not the registration's any more, or if the
   // adapter was removed. Parses no text, because all other loads would wait meanwhile.
@@ -263,7 +300,10 @@ class AdapterDirectory {
   EngineClient& engine_;
   LoadText load_text_;
   AdapterDirectoryOptions options_;
-  mutable std::mutex mutex_;  // guards all below; locked after an Adapter's mutex
+  // Of scan() and readTexts(), which never run at the same time.
+  std::map<std::string, Turn> turns_;
+  std::set<std::string> left_;  // names that the last scan left to readTexts()
+  mutable std::mutex mutex_;    // guards all below; locked after an Adapter's mutex
   executor::IdType next_task_id_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;
   struct ReplacedId {

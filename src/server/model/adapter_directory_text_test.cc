@@ -174,5 +174,61 @@ TEST_F(DeferredTextTest, ALoadLeavesANewTokenizerToALaterPass) {
   EXPECT_EQ(errorOf(engine.loads.at(*catalog.find("a")->adapter_id)), "");
 }
 
+// One tenant's costly files must not delay the changes of others.
+TEST_F(DeferredTextTest, AScanThatLeavesWhatIsSlowTakesAllElse) {
+  adapter("removed", root / "served");
+  withText("a");
+  speaking = "a";
+  auto directory = open();
+  directory->scan();
+  withText("b");
+  adapter("c", root / "served");
+  std::filesystem::remove_all(root / "served" / "removed");
+  const int texts_before = texts_read;
+  found = directory->scan({.leave_slow = true});
+  EXPECT_THAT(found.added, ElementsAre("c"));
+  EXPECT_THAT(found.removed, ElementsAre("removed"));
+  EXPECT_EQ(texts_read, texts_before + 1) << "that of c, which has no files of its own";
+  EXPECT_EQ(catalog.find("b"), nullptr) << "it is listed with its text";
+  EXPECT_EQ(readTexts(*directory), 0u);
+  EXPECT_THAT(found.added, ElementsAre("c", "b"));
+  EXPECT_NE(textOf("b"), nullptr);
+}
+
+TEST_F(DeferredTextTest, ATokenizerThatTakesLongIsReadAfterAllOthers) {
+  for (const char* name : {"a", "b", "c"}) withText(name);
+  costly = "a";
+  auto directory = open();
+  EXPECT_THAT(directory->scan().added, ElementsAre("b", "c", "a"));
+}
+
+TEST_F(DeferredTextTest, AnAdapterThatTookLongRestsWhateverChanges) {
+  withText("a");
+  reading_time = std::chrono::milliseconds(1000);
+  auto directory = open({.refresh = AdapterRefresh::kSync, .quick_time = std::chrono::milliseconds(500)});
+  directory->scan();
+  EXPECT_EQ(texts_read, 1);
+  reading_time = {};
+  std::filesystem::last_write_time(root / "served" / "a" / "tokenizer.json",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // so that the files have been left alone
+  directory->scan();
+  EXPECT_EQ(texts_read, 1);
+  std::filesystem::remove_all(root / "served" / "a");
+  EXPECT_THAT(directory->scan().removed, ElementsAre("a"));
+}
+
+TEST_F(DeferredTextTest, AScanReadsTheTextOfARequestThatWaits) {
+  for (const char* name : {"a", "b"}) withText(name);
+  auto directory = open();
+  directory->scan({.defer_texts = true});
+  bool called = false;
+  EXPECT_TRUE(catalog.waitForText("b", [&] { called = true; }));
+  directory->scan({.leave_slow = true});
+  EXPECT_TRUE(called);
+  EXPECT_NE(textOf("b"), nullptr);
+  EXPECT_EQ(textOf("a"), nullptr);
+}
+
 }  // namespace
 }  // namespace chorus::server

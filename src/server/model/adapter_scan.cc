@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_reader.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "server/model/adapter_directory.h"
@@ -33,9 +35,6 @@ bool mayPass(ErrorCode code) {
   return false;
 }
 
-// Thrown by AdapterDirectory::lookWith.
-struct TextUnread {};
-
 }  // namespace
 
 // Limits the log to kMost warnings when many subdirectories cannot be served.
@@ -54,17 +53,46 @@ class AdapterDirectory::Warnings {
   size_t count_ = 0;
 };
 
-bool AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings) {
-  try {
-    return lookWith(nullptr, name, defer_texts, found, warnings);
-  } catch (const TextUnread&) {
-    // The text is read without the adapter's mutex, because the engine's loaders may wait for that.
-    const ReadAhead ahead = readAhead(name);
-    return lookWith(&ahead, name, defer_texts, found, warnings);
-  }
+AdapterDirectory::Looked AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found,
+                                                Warnings& warnings) {
+  const auto begin = Clock::now();
+  const auto turn = turns_.find(name);
+  const bool slow = turn != turns_.end() && turn->second.slow;
+  const Looked looked = lookWith(nullptr, name, {.defer_texts = defer_texts, .leave = slow}, found, warnings);
+  // A turn that only found the files unchanged does not show that the next one will be quick.
+  if (Clock::now() - begin > options_.quick_time) endTurn(name, begin);
+  return looked;
 }
 
-AdapterDirectory::ReadAhead AdapterDirectory::readAhead(const std::string& name) const {
+AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, Found& found, Warnings& warnings) {
+  const auto begin = Clock::now();
+  Looked looked = lookWith(nullptr, name, {}, found, warnings);
+  if (looked == Looked::kSlow) {
+    // The text is read without the adapter's mutex, because the engine's loaders may wait for that.
+    const bool known_as_slow = turns_[name].slow;
+    const ReadAhead ahead = readAhead(name, known_as_slow ? Clock::duration(kMaxTextTime) : options_.quick_time);
+    if (ahead.out_of_time && !known_as_slow) {
+      turns_[name] = {.slow = true, .last = Clock::now()};
+      return Looked::kSlow;
+    }
+    looked = lookWith(&ahead, name, {}, found, warnings);
+  }
+  endTurn(name, begin);
+  return looked;
+}
+
+void AdapterDirectory::endTurn(const std::string& name, Clock::time_point begin) {
+  // A name that takes long gets at most a seventeenth of the scanning thread's time.
+  constexpr int kRest = 16;
+  constexpr Clock::duration kLongestRest = std::chrono::hours(1);
+  const auto now = Clock::now();
+  const auto took = now - begin;
+  Turn& turn = turns_[name];
+  turn = {.slow = took > options_.quick_time, .last = now};
+  if (turn.slow) turn.rest_until = now + std::min(took * kRest, kLongestRest);
+}
+
+AdapterDirectory::ReadAhead AdapterDirectory::readAhead(const std::string& name, Clock::duration limit) const {
   ReadAhead ahead;
   const auto begin = Clock::now();
   try {
@@ -72,16 +100,17 @@ AdapterDirectory::ReadAhead AdapterDirectory::readAhead(const std::string& name)
     State state = stateOf(*directory);
     ahead.state = std::move(state.digest);
     if (state.refusal) throw Error(*state.refusal);
-    ahead.text = readText(*directory, TextSource::kFiles);
+    ahead.text = readText(*directory, TextSource::kFiles, limit);
   } catch (const std::exception&) {
     ahead.error = std::current_exception();
+    ahead.out_of_time = Clock::now() - begin >= limit;
   }
   ahead.took = Clock::now() - begin;
   return ahead;
 }
 
-bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name, bool defer_texts, Found& found,
-                                Warnings& warnings) {
+AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name, const Looking& how,
+                                                    Found& found, Warnings& warnings) {
   const auto [adapter, lock] = lockAdapter(name);
   const bool listed = adapter->listed;
   const bool without_text = listed && adapter->text == nullptr;
@@ -92,18 +121,18 @@ bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name,
       if (!listed) {
         adapter->withheld = false;
         adapter->failure = {};
-        return true;
+        return Looked::kDone;
       }
-      if (options_.refresh != AdapterRefresh::kSync) return true;
-      if (!std::exchange(adapter->missing, true)) return false;
+      if (options_.refresh != AdapterRefresh::kSync) return Looked::kDone;
+      if (!std::exchange(adapter->missing, true)) return Looked::kAgain;
       end(name, *adapter);
       roots_.unload(name);
       adapter->failure = {};
       found.removed.push_back(name);
-      return true;
+      return Looked::kDone;
     }
     adapter->missing = false;
-    if (adapter->withheld) return true;
+    if (adapter->withheld) return Looked::kDone;
     State state;
     try {
       state = stateOf(*roots_.open(name));
@@ -111,30 +140,34 @@ bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name,
       state.digest = e.what();
     }
     const bool same = listed && adapter->state == state.digest;
-    if (same && (!without_text || defer_texts)) return true;
+    if (same && (!without_text || how.defer_texts)) return Looked::kDone;
     // Content that changed before its text was read is taken in every mode: nobody has seen the old one.
-    if (listed && !without_text && options_.refresh == AdapterRefresh::kAdd) return true;
-    if (adapter->failure.state == state.digest && begin < adapter->failure.retry_at) return true;
-    const bool later = defer_texts && !listed;
+    if (listed && !without_text && options_.refresh == AdapterRefresh::kAdd) return Looked::kDone;
+    if (adapter->failure.state == state.digest && begin < adapter->failure.retry_at) return Looked::kDone;
+    const bool later = how.defer_texts && !listed;
     const auto source = later ? TextSource::kLater : ahead == nullptr ? TextSource::kFiles : TextSource::kMemory;
+    const auto is_slow = [&] {
+      return ahead == nullptr && (how.leave || (source == TextSource::kFiles && hasTokenizerFiles(*roots_.open(name))));
+    };
     const auto check_text = [&] {
-      if (source == TextSource::kFiles && hasTokenizerFiles(*roots_.open(name))) throw TextUnread();
       if (ahead != nullptr && ahead->error && ahead->state == tried) std::rethrow_exception(ahead->error);
     };
     if (same) {
       tried = std::move(state.digest);
+      if (is_slow()) return Looked::kSlow;
       check_text();
       addText(name, *adapter, source);
       adapter->failure = {};
-      return true;
+      return Looked::kDone;
     }
     // An adapter without a text is taken at once, so that nobody can delay it by changing its files again and again.
-    if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return false;
+    if (!adapter->state.empty() && !without_text && quietIn(state.newest_change_ns).count() > 0) return Looked::kAgain;
     tried = std::move(state.digest);
     if (!isServableName(name)) {
       fail(ErrorCode::kInvalidArgument, "{}: this directory name cannot be a model name; rename the directory",
            roots_.pathOf(name).string());
     }
+    if (is_slow()) return Looked::kSlow;
     check_text();
     const bool changed = take(name, adapter, {.text = source});
     if (!listed) {
@@ -153,7 +186,7 @@ bool AdapterDirectory::lookWith(const ReadAhead* ahead, const std::string& name,
                                                         : "adapter is still served with its old content";
     if (first) warnings.add(what, e.what());
   }
-  return true;
+  return Looked::kDone;
 }
 
 void AdapterDirectory::retireReplaced() {
@@ -202,50 +235,98 @@ void AdapterDirectory::forgetEnded() {
   });
 }
 
+void AdapterDirectory::forgetTurns(const std::vector<std::string>& kept) {
+  const std::set<std::string_view> names(kept.begin(), kept.end());
+  std::erase_if(turns_, [&](const auto& turn) { return !names.contains(turn.first); });
+}
+
 AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
   retireReplaced();
   Found found;
   Warnings warnings;
-  std::vector<std::string> left = namesToLookAt();
-  Progress progress("adapters", left.size(), Progress::Unit::kItems);
+  std::vector<std::string> names = namesToLookAt();
+  forgetTurns(names);
+  left_.clear();
+  Progress progress("adapters", names.size(), Progress::Unit::kItems);
   constexpr int kRounds = 3;  // files that are rewritten for longer are left to a later scan
-  for (int round = 0; round < kRounds && !left.empty(); ++round) {
+  constexpr std::chrono::milliseconds kAwaitedEvery{100};
+  auto awaited_at = Clock::now();
+  for (int round = 0; round < kRounds && !names.empty(); ++round) {
     if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
-    std::erase_if(left, [&](const std::string& name) {
+    std::erase_if(names, [&](const std::string& name) {
       if (how.stop && how.stop()) return true;
-      const bool done = look(name, how.defer_texts, found, warnings);
-      if (done) progress.add(1);
-      return done;
+      if (Clock::now() >= awaited_at) {
+        readAwaited(found, warnings);
+        awaited_at = Clock::now() + kAwaitedEvery;
+      }
+      const Looked looked = look(name, how.defer_texts, found, warnings);
+      if (looked == Looked::kSlow) left_.insert(name);
+      if (looked == Looked::kDone) progress.add(1);
+      return looked != Looked::kAgain;
     });
   }
   forgetEnded();
+  if (!how.defer_texts && !how.leave_slow) readTexts(found, how.stop);
   return found;
 }
 
+void AdapterDirectory::readAwaited(Found& found, Warnings& warnings) {
+  catalog_.endWaitsBefore(Clock::now() - kMaxTextWait);
+  std::optional<std::string> next;
+  for (std::string& name : catalog_.awaited()) {
+    const Turn& turn = turns_[name];
+    if (!turn.slow && (!next || turn.last < turns_[*next].last)) next = std::move(name);
+  }
+  if (next) lookAndRead(*next, found, warnings);
+}
+
+AdapterDirectory::Order::const_iterator AdapterDirectory::nextOf(const Order& order) const {
+  const bool slow = std::get<0>(*order.begin());
+  auto next = order.end();
+  for (const std::string& name : catalog_.awaited()) {
+    const auto turn = turns_.find(name);
+    if (turn == turns_.end()) continue;
+    const auto found = order.find({slow, turn->second.last, name});
+    if (found != order.end() && (next == order.end() || std::get<1>(*found) < std::get<1>(*next))) next = found;
+  }
+  return next == order.end() ? order.begin() : next;
+}
+
 size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& stop) {
-  std::set<std::string> names;
+  std::set<std::string> names = left_;
   for (const auto& model : catalog_.list()) {
     if (model->text == nullptr) names.insert(model->name);
   }
   if (names.empty()) return 0;
-  Warnings warnings;
-  Progress progress("tokenizers of adapters", names.size(), Progress::Unit::kItems);
-  size_t unread = 0;
-  while (!names.empty() && !(stop && stop())) {
-    catalog_.endWaitsBefore(TextWaits::Clock::now() - kMaxTextWait);
-    const std::vector<std::string> awaited = catalog_.awaited();
-    const auto first = std::ranges::find_if(awaited, [&](const std::string& name) { return names.contains(name); });
-    const std::string name = first == awaited.end() ? *names.begin() : *first;
-    names.erase(name);
-    const bool done = look(name, false, found, warnings);
-    const auto model = catalog_.find(name);
-    if (done && (model == nullptr || model->text != nullptr)) {
-      progress.add(1);
+  Order order;
+  size_t left = 0;
+  for (const std::string& name : names) {
+    const Turn& turn = turns_[name];
+    if (turn.rest_until > Clock::now()) {
+      ++left;
     } else {
-      ++unread;
+      order.emplace(turn.slow, turn.last, name);
     }
   }
-  return unread + names.size();
+  Warnings warnings;
+  Progress progress("tokenizers of adapters", names.size(), Progress::Unit::kItems);
+  while (!order.empty() && !(stop && stop())) {
+    catalog_.endWaitsBefore(Clock::now() - kMaxTextWait);
+    const std::string name = std::get<2>(order.extract(nextOf(order)).value());
+    const Looked looked = lookAndRead(name, found, warnings);
+    if (looked == Looked::kSlow) {
+      order.emplace(true, turns_[name].last, name);
+      continue;
+    }
+    const auto model = catalog_.find(name);
+    if (looked == Looked::kDone && (model == nullptr || model->text != nullptr)) {
+      left_.erase(name);
+      progress.add(1);
+    } else {
+      ++left;
+    }
+  }
+  return left + order.size();
 }
 
 }  // namespace chorus::server

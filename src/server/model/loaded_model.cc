@@ -171,11 +171,16 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
     try {
       AdapterDirectory::Found found;
       if (rescan_.exchange(false) || Clock::now() >= scan_at) {
-        found = adapters_->scan({.stop = stopped});
+        found = adapters_->scan({.stop = stopped, .leave_slow = true});
         if (interval.count() > 0) scan_at = Clock::now() + interval;
       }
       texts_left_ = false;
-      try_again = adapters_->readTexts(found, stopped) > 0;
+      // Other adapters' changes must not wait until all texts are read. But each round reads one at least.
+      bool any = false;
+      const auto interrupted = [&] {
+        return stopping_ || (std::exchange(any, true) && (rescan_ || Clock::now() >= scan_at));
+      };
+      try_again = adapters_->readTexts(found, interrupted) > 0;
       logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
@@ -198,6 +203,8 @@ void LoadedModel::wake(std::atomic<bool>& why) {
   }
   wake_.notify_all();
 }
+
+void LoadedModel::endLongWaits() { models_->endWaitsBefore(TextWaits::Clock::now() - AdapterDirectory::kMaxTextWait); }
 
 void LoadedModel::rescanAdapters() { wake(rescan_); }
 

@@ -31,6 +31,9 @@ class LoadedModel {
   std::string summary() const;
   // Looks for new, changed and removed adapters soon, whatever the interval is. Does not wait for it. Thread-safe.
   void rescanAdapters();
+  // Ends the waits for tokenizers that have lasted too long. Call it often, on a thread that reads no tenant's files.
+  // Thread-safe.
+  void endLongWaits();
   // Cancels running requests and joins the workers. Idempotent. The object must outlive every exchange. Returns false
   // if a worker did not end within a second: this object and what it refers to must then stay alive.
   bool stop();

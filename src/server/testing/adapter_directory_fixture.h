@@ -104,12 +104,17 @@ class AdapterDirectoryTest : public ::testing::Test {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
   std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {.refresh = AdapterRefresh::kSync}) {
-    const auto load_text = [this](const Directory& directory, WorkMeter&,
+    const auto load_text = [this](const Directory& directory, WorkMeter& meter,
                                   bool parse) -> std::shared_ptr<const TextCodec> {
       if (!parse && directory.path().filename() != speaking) return catalog.base().text;
       if (!parse) return own_read ? own : nullptr;
       ++texts_read;
       std::this_thread::sleep_for(reading_time);
+      if (const auto end = meter.limits().deadline;
+          directory.path().filename() == costly && end - WorkMeter::Clock::now() < std::chrono::seconds(10)) {
+        std::this_thread::sleep_until(end);
+        fail(ErrorCode::kExhausted, "{}: costs too much", directory.path().string());
+      }
       if (directory.path().filename() == refusing) fail(refusal, "{}: bad", directory.path().string());
       if (directory.path().filename() != speaking) return catalog.base().text;
       own_read = true;
@@ -122,6 +127,7 @@ class AdapterDirectoryTest : public ::testing::Test {
   std::filesystem::path root;
   std::string speaking = "none";  // the adapter whose text is `own`
   std::string refusing = "none";  // the adapter whose text cannot be read
+  std::string costly = "none";    // the adapter whose text is read only within ten seconds or more
   ErrorCode refusal = ErrorCode::kCorrupt;
   std::atomic<int> texts_read = 0;
   bool own_read = false;
