@@ -3,7 +3,8 @@
 // has one of its own, and the tokens are the oracle's.
 //
 // Of the portable sets (isPortable), which run the same schedules and have the same bits, only the best one runs every
-// configuration in every dtype. On the others, each configuration runs in one of the three dtypes.
+// configuration in every dtype. On the others, each configuration runs in one of the three dtypes and must have the
+// best one's hash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,15 +47,16 @@ std::vector<HostileConfig> hostileConfigs() {
   return configs;
 }
 
-// Returns the arithmetics that the configurations need, on every instruction set.
+// Returns the arithmetics that the configurations need, on every instruction set, the best set first.
 std::vector<Arithmetic> arithmetics(const std::vector<HostileConfig>& configs) {
   std::set<std::pair<bool, int32_t>> wanted;
   for (const auto& config : configs) wanted.emplace(config.executor.getBackend() == "reference", config.cut.tp_size);
   std::vector<Arithmetic> all;
   for (const auto& [reference, tp_size] : wanted) {
     if (reference) all.push_back({.reference = true, .tp_size = tp_size});
-    for (const Isa isa : availableIsas()) {
-      if (!reference) all.push_back({.isa = isa, .tp_size = tp_size});
+    if (reference) continue;
+    for (auto isa = availableIsas().rbegin(); isa != availableIsas().rend(); ++isa) {
+      all.push_back({.isa = *isa, .tp_size = tp_size});
     }
   }
   return all;
@@ -192,17 +194,20 @@ class GoldenConfigs : public testing::TestWithParam<std::tuple<std::string, DTyp
 
 TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
   const auto configs = hostileConfigs();
-  std::map<int32_t, std::set<std::string>> portable;  // by tp_size: hashes of the usual run
+  std::map<int32_t, std::vector<RunAnswer>> portable;  // by tp_size: the usual run on the best portable set
   for (const Arithmetic& arithmetic : arithmetics(configs)) {
     SCOPED_TRACE(arithmetic.name());
     const std::string refusal = cutRefusal(golden_, arithmetic.tp_size);
-    if (refusal.empty()) runUsual(arithmetic);
     std::set<std::string> hashes;
-    if (refusal.empty()) hashes.insert(hashOfAll(usual_));
-    if (refusal.empty() && isPortableHere(arithmetic)) {
-      auto& of_size = portable[arithmetic.tp_size];
-      of_size.insert(hashOfAll(usual_));
-      EXPECT_EQ(of_size.size(), 1u) << "another portable instruction set has other bits";
+    if (refusal.empty()) {
+      const auto best = portable.find(arithmetic.tp_size);
+      if (isPortableHere(arithmetic) && best != portable.end()) {
+        usual_ = best->second;
+      } else {
+        runUsual(arithmetic);
+        if (isPortableHere(arithmetic)) portable.emplace(arithmetic.tp_size, usual_);
+      }
+      hashes.insert(hashOfAll(usual_));
     }
     int settings = 1;
     for (size_t i = 0; i < configs.size(); ++i) {
@@ -221,7 +226,7 @@ TEST_P(GoldenConfigs, HaveOneHashOfAllLogits) {
         runPaddedInput(config, arithmetic);
       else
         hashes.insert(runHostile(config, arithmetic));
-      EXPECT_EQ(hashes.size(), 1u) << "a setting changed logits";
+      EXPECT_EQ(hashes.size(), 1u) << "a setting or an instruction set changed logits";
     }
     if (hashes.empty()) continue;
     EXPECT_GT(settings, 1);
