@@ -433,8 +433,9 @@ void HttpConnection::reportUnrouted(std::string_view id, std::string_view method
 
 void HttpConnection::dispatch() {
   request_.head_memory = ClientCharge(request_.client);
-  const MemoryAnswer granted = request_.head_memory.resize(headBytes(request_));
-  if (granted != MemoryAnswer::kGranted) return rejectMemory(granted);
+  const size_t head_bytes = headBytes(request_);
+  const MemoryAnswer granted = request_.head_memory.resize(head_bytes);
+  if (granted != MemoryAnswer::kGranted && head_bytes > kUncharged) return rejectMemory(granted);
   // HTTP/1.0 has no chunks, so the end of the connection ends its streams. The allocation comes first, while an error
   // can still be answered.
   const uint64_t serial = serial_ + 1;

@@ -142,13 +142,18 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool promiseKeepAlive();
   void setAbortCallback(uint64_t serial, std::function<void()> callback);
 
+  // Heads and answers of at most so many bytes need no memory of the client's share: health checks and refusals must be
+  // possible when it is used up.
+  static constexpr size_t kUncharged = 4096;
+
   HttpConnectionContext context_;
   ConnectionStream stream_;
   const Peer peer_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer room_timer_;
-  // For what the client should send next, and for what it should read while bytes wait for it.
+  // The time until which the client must send what is expected of it.
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
+  // The time until which it must read more; max() if no bytes wait for it.
   std::chrono::steady_clock::time_point write_deadline_ = std::chrono::steady_clock::time_point::max();
   std::atomic<ConnectionPhase> phase_{ConnectionPhase::kSilent};
   std::atomic<int64_t> phase_since_{std::chrono::steady_clock::now().time_since_epoch().count()};

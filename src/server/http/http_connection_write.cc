@@ -153,8 +153,6 @@ void HttpConnection::send(uint64_t serial, std::string_view bytes, bool last, bo
 }
 
 HttpResponse HttpConnection::charged(uint64_t serial, const ErrorForm& form, HttpResponse response) noexcept {
-  // Small bodies are sent without a charge, so that refusals are always sent.
-  constexpr size_t kUncharged = 4096;
   try {
     if (response.body.size() <= kUncharged) return response;
     if (!response.memory.client()) {

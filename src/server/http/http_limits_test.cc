@@ -229,6 +229,20 @@ TEST_F(HttpLimitsTest, AnUnreadAnswerEnds) {
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 400"));
 }
 
+TEST_F(HttpLimitsTest, ASmallRequestNeedsNoShare) {
+  start({.memory = {.server = 1 << 20, .client = 1 << 20}});
+  ClientCharge large(server->clients()->find("127.0.0.1"));
+  ASSERT_EQ(large.resize(large.client()->memory().large.limit()), MemoryAnswer::kGranted);
+  std::vector<ClientCharge> charges;
+  do {
+    charges.emplace_back(large.client());
+  } while (charges.back().resize(64) == MemoryAnswer::kGranted);
+  EXPECT_TRUE(answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(answerTo("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").starts_with("HTTP/1.1 429"));
+  const std::string filler(8000, 'f');
+  EXPECT_TRUE(answerTo("GET / HTTP/1.1\r\nHost: x\r\nFiller: " + filler + "\r\n\r\n").starts_with("HTTP/1.1 429"));
+}
+
 TEST_F(HttpLimitsTest, AnAnswerBeyondItsShareIsRefused) {
   start({.memory = {.server = 16 << 20, .client = 8 << 20}});
   auto client = hold();

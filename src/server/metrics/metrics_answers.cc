@@ -29,7 +29,7 @@ void MetricsAnswers::answer(const HttpRequest& request, std::shared_ptr<HttpExch
 
 void MetricsAnswers::answerAll() {
   using Clock = std::chrono::steady_clock;
-  // Whoever asks all the time gets a fifth of this thread's time at most.
+  // Clients that ask all the time shall not keep this thread busy all the time.
   constexpr int kRest = 4;
   constexpr std::chrono::milliseconds kLongestRest{250};
   std::this_thread::sleep_until(rest_until_);

@@ -128,7 +128,7 @@ TEST_F(MetricsTest, RefusedAndFailedRequestsAreCountedOnce) {
   EXPECT_EQ(scrape[std::string("generation_tokens_total") + kLabels], 1);
 }
 
-// As when an answer does not fit into its client's share of memory.
+// Its client has no memory left for answers.
 class RefusingExchange : public FakeExchange {
  public:
   HttpResponse charged(HttpResponse) override { return {.status = 429}; }

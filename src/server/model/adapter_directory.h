@@ -55,7 +55,7 @@ struct AdapterScanOptions {
   // True: new adapters are listed before their tokenizer files are read.
   bool defer_texts = false;
   // True: adapters whose tokenizer files must be read, or that took long the last time, keep their state until
-  // AdapterDirectory::readTexts() is called. So a scan is quick whatever the tenants' files cost.
+  // AdapterDirectory::readTexts() is called. So no tokenizer holds up a scan.
   bool leave_slow = false;
 };
 
@@ -97,12 +97,14 @@ class AdapterDirectory {
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).
   static constexpr std::chrono::seconds kMaxTextWait{10};
-  // Takes the adapters, or reads the texts, that a scan or a load left, and ends waits of more than kMaxTextWait. Those
-  // that take long come last; apart from that, those for which requests wait come first, and then the one whose last
-  // turn is longest ago. An adapter whose text cannot be read is logged in one line; it is removed, unless the error
-  // may pass. An adapter whose files have changed is taken as it is now, and `found` has its name. Returns how many are
-  // left for another call, because they must rest, because of an error that may pass or because stop returned true. Not
-  // at the same time as a scan.
+  static constexpr int kQuickInRow = 3;
+  // Takes the adapters, or reads the texts, that a scan or a load left, and ends waits of more than kMaxTextWait.
+  // - Names that were slow (Turn::slow) have one turn after kQuickInRow turns of others, or when no other is left.
+  // - Among equals, one for which requests wait comes first, then the one whose last turn is longest ago.
+  // - An adapter whose text cannot be read is logged in one line; it is removed, unless the error may pass.
+  // - An adapter whose files have changed is taken as it is now, and `found` has its name.
+  // Returns how many are left for another call: those that must rest, those whose error may pass, and all others after
+  // stop returned true. Not at the same time as a scan.
   size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
   enum class Loaded { kAdded, kReplaced, kUnchanged, kExists };
@@ -247,15 +249,16 @@ class AdapterDirectory {
   // Unregisters the ids of replaced_ that no request holds any more.
   void retireReplaced();
 
-  // When a scan or readTexts() may spend time on a name.
+  // The share of a name in the time of scan() and readTexts().
   struct Turn {
-    bool slow = false;  // the last turn took long
-    Clock::time_point last{}, rest_until{};
+    bool slow = false;                      // the last turn in which files were read took long
+    Clock::time_point last = Clock::now();  // the end of the last turn, or when the name was first met
+    Clock::time_point rest_until{};
   };
   enum class Looked {
     kDone,
     kAgain,  // it must be looked at again: its files are being rewritten, or its directory seems to be missing
-    kSlow    // nothing was done yet, because that may take long
+    kSlow    // left to readTexts(), because it may take long or has just taken too long
   };
   struct Looking {
     bool defer_texts = false;  // AdapterScanOptions::defer_texts
@@ -263,13 +266,13 @@ class AdapterDirectory {
   };
   // Handles one name of a scan, without reading tokenizer files.
   Looked look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
-  // Does the same, and reads the name's tokenizer files if necessary. kSlow: a first attempt took too long.
+  // Does the same, and reads the name's tokenizer files if necessary.
   Looked lookAndRead(const std::string& name, Found& found, Warnings& warnings);
   void endTurn(const std::string& name, Clock::time_point begin);
   void forgetTurns(const std::vector<std::string>& kept);
   // Reads the text of one adapter for which requests wait, if that is quick as far as is known.
   void readAwaited(Found& found, Warnings& warnings);
-  // The names that readTexts() may handle now, the next one first, except that awaited ones go before others.
+  // The names that readTexts() may handle now.
   using Order = std::set<std::tuple<bool, Clock::time_point, std::string>>;  // (Turn::slow, Turn::last, name)
   Order::const_iterator nextOf(const Order& order) const;
   // Result of reading an adapter's tokenizer and templates (its text) before the adapter's mutex is taken.
@@ -281,7 +284,8 @@ class AdapterDirectory {
     Clock::duration took{};
   };
   ReadAhead readAhead(const std::string& name, Clock::duration limit) const;
-  // Does the same as look(); ahead: the text that was read. kSlow if one must be read and `ahead` is null.
+  // Does the same as look(); ahead: the text that was read, or null. Returns kSlow if a text must be read and `ahead`
+  // is null, or if anything must be read and how.leave is set.
   Looked lookWith(const ReadAhead* ahead, const std::string& name, const Looking& how, Found& found,
                   Warnings& warnings);
   // Called when a loader reads content of another hash than is known: the first content of `registration`, or content
@@ -300,9 +304,10 @@ class AdapterDirectory {
   EngineClient& engine_;
   LoadText load_text_;
   AdapterDirectoryOptions options_;
-  // Of scan() and readTexts(), which never run at the same time.
+  // Used by scan() and readTexts(), which never run at the same time.
   std::map<std::string, Turn> turns_;
   std::set<std::string> left_;  // names that the last scan left to readTexts()
+  int quick_in_row_ = 0;        // turns in readTexts() since one of a slow name
   mutable std::mutex mutex_;    // guards all below; locked after an Adapter's mutex
   executor::IdType next_task_id_ = 1;
   std::map<std::string, std::shared_ptr<Adapter>> adapters_;

@@ -202,6 +202,13 @@ TEST_F(DeferredTextTest, ATokenizerThatTakesLongIsReadAfterAllOthers) {
   EXPECT_THAT(directory->scan().added, ElementsAre("b", "c", "a"));
 }
 
+TEST_F(DeferredTextTest, ATokenizerThatTakesLongHasItsTurnAmongManyOthers) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) withText(name);
+  costly = "a";
+  auto directory = open();
+  EXPECT_THAT(directory->scan().added, ElementsAre("b", "c", "a", "d", "e", "f"));
+}
+
 TEST_F(DeferredTextTest, AnAdapterThatTookLongRestsWhateverChanges) {
   withText("a");
   reading_time = std::chrono::milliseconds(1000);

@@ -67,17 +67,23 @@ AdapterDirectory::Looked AdapterDirectory::look(const std::string& name, bool de
 AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, Found& found, Warnings& warnings) {
   const auto begin = Clock::now();
   Looked looked = lookWith(nullptr, name, {}, found, warnings);
-  if (looked == Looked::kSlow) {
+  const bool reads = looked == Looked::kSlow;
+  if (reads) {
     // The text is read without the adapter's mutex, because the engine's loaders may wait for that.
     const bool known_as_slow = turns_[name].slow;
     const ReadAhead ahead = readAhead(name, known_as_slow ? Clock::duration(kMaxTextTime) : options_.quick_time);
     if (ahead.out_of_time && !known_as_slow) {
-      turns_[name] = {.slow = true, .last = Clock::now()};
+      turns_[name] = {.slow = true, .last = Clock::now(), .rest_until = {}};
       return Looked::kSlow;
     }
     looked = lookWith(&ahead, name, {}, found, warnings);
   }
-  endTurn(name, begin);
+  // As in look(): a turn without reading shows nothing about the next one.
+  if (reads || Clock::now() - begin > options_.quick_time) {
+    endTurn(name, begin);
+  } else {
+    turns_[name].last = Clock::now();
+  }
   return looked;
 }
 
@@ -281,7 +287,9 @@ void AdapterDirectory::readAwaited(Found& found, Warnings& warnings) {
 }
 
 AdapterDirectory::Order::const_iterator AdapterDirectory::nextOf(const Order& order) const {
-  const bool slow = std::get<0>(*order.begin());
+  // One tenant's many quick names must not leave another's slow one without a turn for ever.
+  const bool any_quick = !std::get<0>(*order.begin()), any_slow = std::get<0>(*order.rbegin());
+  const bool slow = any_slow && (!any_quick || quick_in_row_ >= kQuickInRow);
   auto next = order.end();
   for (const std::string& name : catalog_.awaited()) {
     const auto turn = turns_.find(name);
@@ -289,7 +297,7 @@ AdapterDirectory::Order::const_iterator AdapterDirectory::nextOf(const Order& or
     const auto found = order.find({slow, turn->second.last, name});
     if (found != order.end() && (next == order.end() || std::get<1>(*found) < std::get<1>(*next))) next = found;
   }
-  return next == order.end() ? order.begin() : next;
+  return next == order.end() ? order.lower_bound({slow, Clock::time_point::min(), {}}) : next;
 }
 
 size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& stop) {
@@ -300,9 +308,10 @@ size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& st
   if (names.empty()) return 0;
   Order order;
   size_t left = 0;
+  const auto now = Clock::now();
   for (const std::string& name : names) {
-    const Turn& turn = turns_[name];
-    if (turn.rest_until > Clock::now()) {
+    const Turn& turn = turns_.try_emplace(name, Turn{.last = now}).first->second;
+    if (turn.rest_until > now) {
       ++left;
     } else {
       order.emplace(turn.slow, turn.last, name);
@@ -312,7 +321,8 @@ size_t AdapterDirectory::readTexts(Found& found, const std::function<bool()>& st
   Progress progress("tokenizers of adapters", names.size(), Progress::Unit::kItems);
   while (!order.empty() && !(stop && stop())) {
     catalog_.endWaitsBefore(Clock::now() - kMaxTextWait);
-    const std::string name = std::get<2>(order.extract(nextOf(order)).value());
+    const auto [slow, last, name] = order.extract(nextOf(order)).value();
+    quick_in_row_ = slow ? 0 : quick_in_row_ + 1;
     const Looked looked = lookAndRead(name, found, warnings);
     if (looked == Looked::kSlow) {
       order.emplace(true, turns_[name].last, name);

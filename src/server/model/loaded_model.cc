@@ -178,7 +178,7 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
       // Other adapters' changes must not wait until all texts are read. But each round reads one at least.
       bool any = false;
       const auto interrupted = [&] {
-        return stopping_ || (std::exchange(any, true) && (rescan_ || Clock::now() >= scan_at));
+        return stopping_ || (std::exchange(any, true) && (rescan_ || texts_left_ || Clock::now() >= scan_at));
       };
       try_again = adapters_->readTexts(found, interrupted) > 0;
       logFound(found);
@@ -204,7 +204,13 @@ void LoadedModel::wake(std::atomic<bool>& why) {
   wake_.notify_all();
 }
 
-void LoadedModel::endLongWaits() { models_->endWaitsBefore(TextWaits::Clock::now() - AdapterDirectory::kMaxTextWait); }
+void LoadedModel::endLongWaits() {
+  try {
+    models_->endWaitsBefore(TextWaits::Clock::now() - AdapterDirectory::kMaxTextWait);
+  } catch (const std::exception& e) {  // for example out of memory: the next call ends them
+    log::error("ending waits for tokenizers failed: {}", e.what());
+  }
+}
 
 void LoadedModel::rescanAdapters() { wake(rescan_); }
 

@@ -41,6 +41,7 @@ class ModelCatalog {
   const ServedModel& base() const { return *base_; }
   // The base model first, then the adapters, sorted by name.
   std::vector<std::shared_ptr<const ServedModel>> list() const;
+  // Number of entries of list().
   size_t size() const;
   // Adds an adapter, or replaces the one of its name; requests that began with the old entry keep it. Returns false if
   // the name is the base model's.

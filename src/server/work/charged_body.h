@@ -13,7 +13,8 @@
 
 namespace chorus::server {
 
-// Its memory is charged to the client as it grows. Each function throws ApiError (429, 503) if it is not granted.
+// A text whose memory is charged to the client as it grows. add() and addArray() throw ApiError (429, 503) if the
+// memory is not granted.
 class ChargedBody {
  public:
   explicit ChargedBody(const std::shared_ptr<Client>& client) : memory_(client) {}
@@ -37,6 +38,7 @@ class ChargedBody {
     }
     add("]");
   }
+  // Moves the text and its charge into a response; the body is not used afterwards.
   HttpResponse response() {
     HttpResponse response{.body = std::move(text_)};
     response.memory = std::move(memory_);
