@@ -122,10 +122,11 @@ void addAdapterCache(MetricFamilies& families, const executor::AdapterCacheStats
   families.counter("chorus_adapter_loads_total", "Loads by outcome", real(cache.loads), {{"outcome", "loaded"}});
   families.counter("chorus_adapter_loads_total", "", real(cache.failedLoads), {{"outcome", "failed"}});
   const executor::AdapterLoadTimes& times = cache.loadTimes;
+  constexpr auto& kBounds = executor::AdapterLoadTimes::kBounds;
   prometheus::ClientMetric::Histogram seconds;
   for (size_t i = 0; i < times.counts.size(); ++i) {
     seconds.sample_count += static_cast<uint64_t>(times.counts[i]);
-    const double bound = i < times.kBounds.size() ? times.kBounds[i] : std::numeric_limits<double>::infinity();
+    const double bound = i < kBounds.size() ? kBounds[i] : std::numeric_limits<double>::infinity();
     seconds.bucket.push_back({.cumulative_count = seconds.sample_count, .upper_bound = bound});
   }
   seconds.sample_sum = times.seconds;
