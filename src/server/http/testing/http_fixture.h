@@ -98,22 +98,26 @@ class HttpTest : public ::testing::Test {
   ~HttpTest() override {
     stopping = true;
     for (auto& thread : threads) thread.join();
-    held.clear();
+    {
+      const std::lock_guard lock(mutex);
+      held.clear();
+    }
     server.reset();
   }
 
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
-    ++requests;
-    if (request.path == "/drop") return;
     if (request.path == "/hold") {
       exchange->onAbort([this] {
         aborted = true;
         ++aborts;
       });
-      std::lock_guard lock(mutex);
+      const std::lock_guard lock(mutex);
       held.push_back(std::move(exchange));
+      ++requests;  // under the lock: a test that has seen it finds the exchange
       return;
     }
+    ++requests;
+    if (request.path == "/drop") return;
     if (request.path == "/stream" || request.path == "/flood") {
       const bool flood = request.path == "/flood";
       exchange->beginStream(200, "text/event-stream");
