@@ -50,7 +50,7 @@ HWY_INLINE void mulAddTile(const float* x, int64_t stride, const V (&w)[kCount],
 // halfway too. A result of 0 does not: such a sum is exact. Sums of few bfloat16 products are often halfway and nearly
 // always exact, so the test for exactness comes before fmaf.
 
-// What the rounded sum of two doubles lacks (Knuth's TwoSum); 0 if the sum is exact. D: double or a vector of them.
+// The rounding error of `sum`, which is a + b in doubles (Knuth's TwoSum): 0 if it is exact. D: double or a vector.
 template <class D>
 HWY_INLINE D roundingError(D a, D b, D sum) {
   const D of_b = sum - a;

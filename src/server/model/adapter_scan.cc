@@ -78,7 +78,7 @@ AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, 
     }
     looked = lookWith(&ahead, name, {}, found, warnings);
   }
-  // As in look(): a turn without reading shows nothing about the next one.
+  // A turn in which no file was read does not show that the next one will be quick.
   if (reads || Clock::now() - begin > options_.quick_time) {
     endTurn(name, begin);
   } else {
