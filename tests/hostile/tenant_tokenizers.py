@@ -151,6 +151,8 @@ PATTERNS = {
     "any case": "(?i:a*a*b)|a", "unicode": "\\p{L}*\\p{L}*\\p{N}|\\p{L}", "words": "\\b(?:\\w+\\s*)+!|\\w", "ends": ".*.*$x|a",
     "conditional": "(a)?(?(1)b|c)*d|a", "recursion": "(?<r>a\\g<r>?b)|a", "empty": "(a|b|)*c|a", "dot": "(.*)*(.*)*b|.",
     "absent": "(?~(a*a*)b)c|a", "keep": "a*\\Ka*b|a", "grapheme": "\\X*\\X*b|a", "ignore": "(?x: a* a* b )|a",
+    "look empty": "(?=" + "(?:|)" * 60 + "(?!))|a", "atomic empty": "(?>" + "(?:|)" * 60 + "(?!))|a",
+    "many loops": "a" + "b*" * 2000,
     "large": "|".join(f"a{{0,{n}}}x{n}" for n in range(400)) + "|a",
 }
 
@@ -191,7 +193,8 @@ def tokenizer_patterns(stage):
 @scenario("tokenizers-at-start", quick=True, neighbour=False)
 def tokenizers_at_start(stage):
     """Slow and broken tokenizers delay neither the start nor other adapters' requests nor the end."""
-    present = {f"aa-{name.replace(' ', '-')}": with_tokenizer(split_by(pattern)) for name, pattern in PATTERNS.items()}
+    present = {f"aa-{make.__name__}-{name.replace(' ', '-')}": with_tokenizer(make(pattern))
+               for make in (split_by, replace_by) for name, pattern in PATTERNS.items()}
     present |= {f"ab-{name}": with_tokenizer(tokenizer) for name, tokenizer in hostile_charsmaps().items()}
     present["zz-own"] = with_tokenizer(base_tokenizer())
     folder = setting.scratch() / "at-start"

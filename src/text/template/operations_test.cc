@@ -48,7 +48,7 @@ const std::map<std::string, std::vector<Row>>& rows() {
       {"filter round", {{"5.55 | round(1)"}}},
       {"filter indent", {{"lines | indent(2)"}}},
       {"filter tojson", {{"l | tojson"}, {"d | tojson(indent=2)"}, {"d | tojson(sort_keys=true)", 3}, {"u | tojson"}}},
-      {"filter format", {{"'%s' | format(t)"}, {"percents | format"}}},
+      {"filter format", {{"'%s' | format(t)"}, {"percents | format"}, {"flags | format"}}},
       {"filter wordcount", {{"t | wordcount"}}},
       {"filter truncate", {{"a | truncate(a | length - 9)"}}},
       {"filter center", {{"t | center(2 * n)"}}},
@@ -170,7 +170,7 @@ const std::map<std::string, std::vector<Row>>& rows() {
       {"op *", {{"t * 2"}, {"'ab' * n"}, {"[1] * n"}}},
       {"op /", {{"n / 3"}}},
       {"op //", {{"n // 3"}}},
-      {"op %", {{"'%s %r' % (t, t)"}, {"'%(key7)s' % d"}, {"'%.5s' % u"}}},
+      {"op %", {{"'%s %r' % (t, t)"}, {"'%(key7)s' % d"}, {"'%.5s' % u"}, {"flags % ()"}, {"precision % 1"}}},
       {"op **", {{"n ** 2"}}},
       {"op ==", {{"a == a2"}, {"l == l2"}, {"d == d2", 1, 4}}},
       {"op !=", {{"a != a2"}}},
@@ -219,6 +219,8 @@ ChatTemplateInput makeInput(size_t bytes) {
   v["under"] = repeated("0_", bytes - 1) + "0";
   v["lines"] = repeated("one\ttwo\r\nthree\n", bytes);
   v["percents"] = repeated("%% ", bytes / 3 * 3);
+  v["flags"] = "%" + std::string(bytes, '-') + "%";
+  v["precision"] = "%." + std::string(bytes, '0') + "s";
   v["braces"] = repeated("{{}} ", bytes / 5 * 5);
   v["pair"] = {std::string(bytes, 'a'), std::string(bytes - 1, 'a') + "b"};
   OrderedJson words = OrderedJson::array(), objects = OrderedJson::array();
@@ -311,6 +313,15 @@ TEST(TemplateOperations, CostIsLinear) {
       ASSERT_NO_THROW(after = costOf(large, row.expression));
       EXPECT_LE(after, std::max(before, double{kSmall}) * 1.5 * row.factor * (double{kLarge} / double{kSmall}));
     }
+  }
+}
+
+// The texts of a tuple, which takes longer to make than to test, may all be too long to be compared.
+TEST(TemplateOperations, EveryTextOfATupleIsCharged) {
+  const ChatTemplateInput input = makeInput(16);
+  const double made = costOf(input, "(('yy',) * 10000) | length");
+  for (const char* tested : {"'a'.startswith(('yy',) * 10000)", "'a'.endswith(('yy',) * 10000)"}) {
+    EXPECT_GE(costOf(input, tested), made + 9'900 * double{sizeof(Value)}) << tested;
   }
 }
 

@@ -37,7 +37,9 @@ class Formatter {
       const size_t percent = std::min(format_.find('%', at_), format_.size());
       out_.append(format_.substr(at_, percent - at_));
       at_ = percent + 1;
-      if (percent < format_.size()) field();
+      if (percent == format_.size()) break;
+      field();
+      rt_.charge(at_ - percent);  // keys, flags and numbers may have any length
     }
     // Python lets a value with subscripts be unused, because the format may have named it.
     const bool subscripts = arguments_.isDict() || arguments_.isUndefined() ||

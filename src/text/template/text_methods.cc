@@ -61,11 +61,12 @@ Value affixTest(Runtime& rt, const Value& self, CallArgs& args, bool prefix) {
   const BoundArgs a(args, prefix ? "startswith" : "endswith", {"affix", "start", "end"}, 1);
   const Window w = window(rt, self.string(), a, 1);
   const auto test = [&](const Value& affix) {
+    rt.charge(sizeof(Value));
     requireDefined(affix);
     if (!affix.isString())
       raise("{} first arg must be str or a tuple of str, not {}", prefix ? "startswith" : "endswith", typeName(affix));
     if (!w.valid || affix.string().size() > w.text.size()) return false;
-    rt.charge(sizeof(Value) + affix.string().size());
+    rt.charge(affix.string().size());
     return prefix ? w.text.starts_with(affix.string()) : w.text.ends_with(affix.string());
   };
   if (!a[0]->isSequence() || a[0]->sequence().flavor() != Sequence::Flavor::kTuple) return Value(test(*a[0]));

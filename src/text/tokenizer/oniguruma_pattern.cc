@@ -104,7 +104,9 @@ OnigurumaPattern::Search::Search(const OnigurumaPattern& pattern, Utf8View text,
          pattern.source_, kMaxTextBytes);
   }
   if (state_->param == nullptr || state_->region == nullptr) throw std::bad_alloc();
-  const unsigned long steps = std::max(kLeastSteps, kWorkPerCall / (text.size() + 1));
+  const uint64_t allowed =
+      std::min<uint64_t>(kWorkPerCall / (text.size() + 1), work.meter.left() / WorkMeter::kRegexStep);
+  const auto steps = static_cast<unsigned long>(std::max<uint64_t>(kLeastSteps, allowed));
   onig_initialize_match_param(state_->param);
   onig_set_match_stack_limit_size_of_match_param(state_->param, kMatchStackEntries);
   onig_set_retry_limit_in_match_of_match_param(state_->param, steps);

@@ -22,11 +22,11 @@ bool isWord(uint32_t code) { return hasOnigurumaType(code, ONIGENC_CTYPE_WORD); 
 }  // namespace
 
 Matcher::Matcher(const Program& program, Utf8View text, EncodeWork& work)
-    : program_(program), text_(text), work_(work), runs_(program.loops) {
+    : program_(program), text_(text), work_(work) {
   until_remembered_ = kPlainWork + kPlainWorkPerByte * text.size();
 }
 
-Matcher::~Matcher() { work_.scratch.giveBack(stack_bytes_ + memo_bytes_); }
+Matcher::~Matcher() { work_.scratch.giveBack(stack_bytes_ + memo_bytes_ + runs_bytes_); }
 
 void Matcher::settle() {
   const uint64_t amount = std::exchange(spent_, 0);
@@ -147,11 +147,22 @@ std::pair<bool, bool> Matcher::openBranches(const Operation& split, size_t posit
   return {branches.a_open || branches.a[byte], branches.b_open || branches.b[byte]};
 }
 
+// Most texts are short pieces that enter no loop.
+void Matcher::makeRuns() {
+  if (!runs_.empty()) return;
+  const size_t bytes = program_.loops * sizeof(Run);
+  work_.meter.charge(bytes);
+  work_.scratch.take(bytes);
+  runs_bytes_ = bytes;
+  runs_.resize(program_.loops);
+}
+
 // End of the longest run of the loop's characters. The run is cached, because it ends at the same place for all
 // positions in it.
 size_t Matcher::loopEnd(const Operation& loop, size_t position) {
   const bool unlimited = loop.b == kNoLimit;
   if (unlimited) {
+    makeRuns();
     const Run& known = runs_[loop.c];
     if (position >= known.begin && position <= known.end) return known.end;
   }

@@ -40,6 +40,7 @@ class Matcher {
   size_t run(uint32_t operation, size_t position, bool top);
   bool enterLoop(uint32_t index, size_t& position, bool top);
   std::pair<bool, bool> openBranches(const Operation& split, size_t position) const;
+  void makeRuns();
   size_t loopEnd(const Operation& loop, size_t position);
   bool resume(size_t base, bool top, uint32_t& operation, size_t& position);
   bool look(const Operation& op, uint32_t body, size_t position);
@@ -70,7 +71,8 @@ class Matcher {
   uint64_t until_remembered_;  // work that is left until memoization starts
   std::vector<Entry> stack_;
   size_t stack_bytes_ = 0;
-  std::vector<Run> runs_;
+  std::vector<Run> runs_;  // for each unlimited loop; empty before the first is entered
+  size_t runs_bytes_ = 0;
   std::vector<uint64_t> memo_;  // one bit per state and position; empty before memoization
   size_t memo_bytes_ = 0;
 };

@@ -247,6 +247,23 @@ TEST(RegexTest, PatternsThatNeedBacktrackingStopAtTheLimit) {
   }
 }
 
+TEST(RegexTest, TheStateOfManyLoopsIsScratchMemory) {
+  constexpr size_t kLoops = 2000;
+  std::string pattern = "b";
+  for (size_t i = 0; i < kLoops; ++i) pattern += "a*";
+  const Regex regex(pattern, "p");
+  ASSERT_TRUE(regex.isNative());
+  Budget budget(1);
+  const size_t before = budget.scratch.left();
+  size_t left = before;
+  regex.forEachMatch(*Utf8View::check("b"), budget.work, [&](size_t, size_t) {
+    left = budget.scratch.left();
+    return true;
+  });
+  EXPECT_LE(left, before - kLoops * 8);
+  EXPECT_EQ(budget.scratch.left(), before);
+}
+
 TEST(RegexTest, RareSyntaxIsLimitedToo) {
   for (const char* pattern : {"(a*)*\\1b|a", "\\X", "(?<x>a|b\\g<x>)c", "(?i:ß)", "(a+)+\\1$"}) {
     const Regex regex(pattern, "p");

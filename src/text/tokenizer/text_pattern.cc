@@ -134,10 +134,19 @@ void TextPattern::forEachLiteral(Utf8View text, EncodeWork& work, FunctionRef<bo
 
 void TextPattern::refuseEmptyMatches(std::string_view source) const {
   if (!regex_) return;
-  WorkMeter meter;
+  // A pattern that tries every combination of empty alternatives has no other bound.
+  constexpr uint64_t kMostWork = uint64_t{1} << 20;
+  WorkMeter meter({.work = kMostWork});
   Scratch scratch(Scratch::limitFor(0), meter);
   EncodeWork work{meter, scratch};
-  if (regex_->matches(Utf8View(), work)) {
+  bool matches = false;
+  try {
+    matches = regex_->matches(Utf8View(), work);
+  } catch (const WorkStopped&) {
+    fail(ErrorCode::kUnsupported, "{}: matching the regular expression takes too many steps even on the empty text",
+         source);
+  }
+  if (matches) {
     fail(ErrorCode::kUnsupported, "{}: replacing a pattern that matches the empty text is not supported", source);
   }
 }

@@ -61,7 +61,8 @@ class TextPattern {
   void forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;
   // Appends text to out with every match replaced. Returns the length of the match at the start of text, 0 for none.
   size_t replaceAll(Utf8View text, Utf8View content, EncodeWork& work, ScratchText& out) const;
-  // Throws Error(kUnsupported) if the pattern matches the empty text: replacing that has no agreed meaning.
+  // Throws Error(kUnsupported) if the pattern matches the empty text, because replacing that has no agreed meaning, or
+  // if that takes too long to tell, and the Errors of forEachMatch().
   void refuseEmptyMatches(std::string_view source) const;
   size_t memoryBytes() const;
 

@@ -356,6 +356,21 @@ TEST(TokenizerLimitsTest, EveryPieceOfAHeldBackTextIsCharged) {
   EXPECT_EQ(plain->decode(std::vector<int32_t>(100'000, kAddedId), false), repeated("\uFFFD", 300'000));
 }
 
+// Each further "(?:|)" doubles the steps, also on the empty text with which a Replace is checked.
+TEST(TokenizerLimitsTest, APatternWithoutEndIsRefusedAtOnce) {
+  for (const std::string& pattern : {"(?=" + repeated("(?:|)", 300) + "(?!))", "(?>" + repeated("(?:|)", 300) + "(?!))",
+                                     "()" + repeated("(?:|)", 300) + "\\1(?!)"}) {
+    const Json replace{{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", "x"}};
+    for (const char* part : {"normalizer", "decoder"}) {
+      Json document = readJsonFile(kGoldens + "gpt2.json");
+      document[part] = replace;
+      EXPECT_THAT(errorOf([&] { Tokenizer::fromJson(document, Json(), "t.json"); }),
+                  testing::AnyOf(HasSubstr("too many steps even on the empty text"), HasSubstr("retry-limit")))
+          << part << ": " << pattern;
+    }
+  }
+}
+
 TEST(TokenizerLimitsTest, TheMeterOfAStreamStopsItsDecoder) {
   Json document = readJsonFile(kGoldens + "gpt2.json");
   document["decoder"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(a|b)+"}}}, {"content", ""}};
