@@ -84,8 +84,9 @@ void appendChunk(std::string& out, std::string_view bytes) {
   out += "\r\n";
 }
 
-std::string sseEvent(std::string_view payload) {
-  std::string out;
+namespace {
+
+void appendData(std::string_view payload, std::string& out) {
   size_t begin = 0;
   while (true) {
     const size_t end = payload.find('\n', begin);
@@ -96,11 +97,22 @@ std::string sseEvent(std::string_view payload) {
     begin = end + 1;
   }
   out += '\n';
+}
+
+}  // namespace
+
+std::string sseEvent(std::string_view payload) {
+  std::string out;
+  out.reserve(payload.size() + 16);
+  appendData(payload, out);
   return out;
 }
 
 std::string sseEvent(std::string_view name, std::string_view payload) {
-  return fmt::format("event: {}\n{}", name, sseEvent(payload));
+  std::string out = fmt::format("event: {}\n", name);
+  out.reserve(out.size() + payload.size() + 16);
+  appendData(payload, out);
+  return out;
 }
 
 std::string randomId(std::string_view prefix) {

@@ -20,6 +20,15 @@ bool AnswerWriter::fail(const ApiError& error) {
   return false;
 }
 
+std::optional<ClientCharge> AnswerWriter::chargeCopies(size_t bytes) {
+  ClientCharge charge(setup_.memory.client());
+  if (bytes <= ClientCharge::kSmall) return charge;
+  const MemoryAnswer answer = charge.resize(bytes);
+  if (answer == MemoryAnswer::kGranted) return charge;
+  fail(ApiError::outOfMemory(answer));
+  return std::nullopt;
+}
+
 void startGeneration(const ApiContext& context, Generation::Job job, const std::shared_ptr<HttpExchange>& exchange,
                      std::shared_ptr<AnswerWriter> writer, WorkMeter& meter) {
   job.record = exchange->record();

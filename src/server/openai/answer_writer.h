@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "server/errors.h"
@@ -35,6 +36,9 @@ class AnswerWriter : public GenerationListener {
   // Ends the answer with the error: as the response if nothing was sent yet, otherwise as the last events of the
   // stream. Returns false, so that onDelta() can return it.
   bool fail(const ApiError& error);
+  // Charges the memory of copies that are made while an answer is written. Returns nullopt if it is not granted; then
+  // the answer has ended with that error. Few bytes are not charged, because only the delivery threads make copies.
+  std::optional<ClientCharge> chargeCopies(size_t bytes);
   // Called once, after the head of a stream.
   virtual void streamBegins() {}
   // Sends the events that tell the client of an error. The caller ends the stream.

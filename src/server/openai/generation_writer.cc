@@ -29,21 +29,22 @@ std::string fingerprintOf(const ServedModel& model, const std::string& content_h
   return "fp_" + hash.hex().substr(0, 12);
 }
 
-// Returns the JSON text of `object` with `text` as the value of `member`.
-std::string textWith(const OrderedJson& object, std::string_view member, std::string_view text) {
-  std::string out;
+// Appends the JSON text of `object` to `out`; append(out) appends the value of `member`.
+template <typename Append>
+void appendWith(const OrderedJson& object, std::string_view member, std::string& out, Append&& append) {
+  char before = '{';
   for (const auto& [name, value] : object.items()) {
-    out += out.empty() ? '{' : ',';
+    out += before;
+    before = ',';
     out += toText(name);
     out += ':';
     if (name == member) {
-      out += text;
+      append(out);
     } else {
       out += toText(value);
     }
   }
   out += '}';
-  return out;
 }
 
 }  // namespace
@@ -141,28 +142,44 @@ void GenerationWriter::onDone(const GenerationUsage& usage) {
     setup_.exchange->endStream();
     return;
   }
-  // Written choice by choice, each of which is freed then, so that the answer is never in memory twice.
-  std::string choices = "[";
-  int32_t index = 0;
-  for (Whole* whole : answered()) {
-    OrderedJson json = wholeChoice(whole->everything);
-    freeText(whole->everything.text);
-    json["index"] = index++;
-    if (choices.size() > 1) choices += ',';
-    choices += textWith(json, "logprobs", whole->log_probs.take());
-    // Escapes may make the answer longer than the texts that were charged.
-    const MemoryAnswer answer = setup_.memory.resize(std::max(setup_.memory.bytes(), choices.size()));
-    if (answer != MemoryAnswer::kGranted) {
-      fail(ApiError::outOfMemory(answer));
-      return;
-    }
+  respondWhole(usage);
+}
+
+void GenerationWriter::respondWhole(const GenerationUsage& usage) {
+  const std::vector<Whole*> choices = answered();
+  size_t texts = 0, log_probs = 0;
+  for (const Whole* whole : choices) {
+    texts += whole->everything.text.size();
+    log_probs += whole->log_probs.bytes();
   }
-  choices += ']';
+  // Each choice is freed once it is written. A text is also copied into JSON values and their text.
+  const auto copies = chargeCopies(2 * texts + log_probs);
+  if (!copies) return;
   OrderedJson json = envelope(shape_.whole_object);
   json["choices"] = nullptr;
   json["usage"] = usageJson(usage);
-  HttpResponse response{.body = textWith(json, "choices", choices)};
-  freeText(choices);
+  HttpResponse response;
+  response.body.reserve(texts + log_probs);
+  MemoryAnswer granted = MemoryAnswer::kGranted;
+  appendWith(json, "choices", response.body, [&](std::string& out) {
+    out += '[';
+    for (size_t i = 0; i < choices.size(); ++i) {
+      Whole* whole = choices[i];
+      OrderedJson choice = wholeChoice(whole->everything);
+      freeText(whole->everything.text);
+      choice["index"] = i;
+      if (i > 0) out += ',';
+      appendWith(choice, "logprobs", out, [&](std::string& text) { whole->log_probs.moveTo(text); });
+      // Escapes may make the answer longer than the texts that were charged.
+      granted = setup_.memory.resize(std::max(setup_.memory.bytes(), out.size()));
+      if (granted != MemoryAnswer::kGranted) return;
+    }
+    out += ']';
+  });
+  if (granted != MemoryAnswer::kGranted) {
+    fail(ApiError::outOfMemory(granted));
+    return;
+  }
   response.memory = std::move(setup_.memory);
   setup_.exchange->respond(std::move(response));
 }

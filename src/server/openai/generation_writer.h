@@ -45,6 +45,7 @@ class GenerationWriter : public AnswerWriter {
   OrderedJson envelope(const std::string& object) const;
   std::vector<Whole*> answered();
   bool keep(GenerationDelta delta);
+  void respondWhole(const GenerationUsage& usage);
   bool sendChunk(OrderedJson choices, OrderedJson usage);
   // Sends the chunks that come before any token. Called with the first delta, when the fingerprint of the adapter is
   // known. usage: of the prompts.

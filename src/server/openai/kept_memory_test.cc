@@ -68,6 +68,32 @@ TEST_F(KeptMemoryTest, AnEchoIsChargedWhileItIsMade) {
   EXPECT_EQ(Json::parse(short_echo.body)["choices"][0]["text"], "xxxx");
 }
 
+// The text is kept, and its JSON values and their text are made of it.
+TEST_F(KeptMemoryTest, TheCopiesOfAWholeAnswerAreCharged) {
+  for (const auto& [free, status] : {std::pair(size_t{1} << 20, 429), {size_t{2} << 20, 200}}) {
+    endIntake();
+    ClientCharge held(client);
+    ASSERT_EQ(held.resize(client->memory().large.limit() - free), MemoryAnswer::kGranted);
+    EXPECT_EQ(echo(8, 7).status, status) << free;
+  }
+}
+
+TEST_F(KeptMemoryTest, TheCopiesOfAStreamsLastEventsAreCharged) {
+  const std::string request = R"({"model":"base","stream":true,"input":"hi","max_output_tokens":150,"top_logprobs":20,)"
+                              R"("include":["message.output_text.logprobs"]})";
+  const std::string whole = answer("POST", "/v1/responses", request).body;
+  ASSERT_NE(whole.find("response.incomplete"), std::string::npos);
+  // Each of the four last events has the whole list.
+  const size_t list = (whole.size() - whole.find("event: response.output_text.done")) / 4;
+  ASSERT_GT(list, ClientCharge::kSmall);
+  for (const auto& [free, end] : {std::pair(2 * list, "response.failed"), {4 * list, "response.incomplete"}}) {
+    endIntake();
+    ClientCharge held(client);
+    ASSERT_EQ(held.resize(client->memory().large.limit() - free), MemoryAnswer::kGranted);
+    EXPECT_NE(answer("POST", "/v1/responses", request).body.find(end), std::string::npos) << free;
+  }
+}
+
 TEST_F(KeptMemoryTest, WaitingSequencesAreCharged) {
   // The charge while the last sequence of a request is added to the queue.
   const auto charge_of = [&](const std::string& fields) {

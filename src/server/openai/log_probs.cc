@@ -116,12 +116,15 @@ void JoinedArrays::append(const OrderedJson& object) {
   }
 }
 
-std::string JoinedArrays::take() {
-  if (members_.empty()) return "null";
-  std::string out;
-  out.reserve(bytes_ + 64 * members_.size());
+void JoinedArrays::moveTo(std::string& out) {
+  if (members_.empty()) {
+    out += "null";
+    return;
+  }
+  char before = '{';
   for (Member& member : members_) {
-    out += fmt::format("{}{}:{}", out.empty() ? '{' : ',', toText(member.name), member.array ? "[" : "");
+    out += fmt::format("{}{}:{}", before, toText(member.name), member.array ? "[" : "");
+    before = ',';
     out += member.text;
     if (member.array) out += ']';
     freeText(member.text);
@@ -129,7 +132,6 @@ std::string JoinedArrays::take() {
   out += '}';
   members_.clear();
   bytes_ = 0;
-  return out;
 }
 
 }  // namespace chorus::server

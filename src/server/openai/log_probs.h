@@ -28,8 +28,9 @@ class JoinedArrays {
   // its value of the first object.
   void append(const OrderedJson& object);
   size_t bytes() const { return bytes_; }
-  // Returns the joined object, or "null" if nothing was appended, and clears this one.
-  std::string take();
+  // Appends the JSON of the joined object to `out`, or "null" if nothing was appended, and clears this one member by
+  // member.
+  void moveTo(std::string& out);
 
  private:
   struct Member {

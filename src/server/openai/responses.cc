@@ -49,13 +49,10 @@ class ResponseWriter : public TextAnswerWriter {
   size_t keepMore(const GenerationDelta& delta) override {
     if (!options().log_probs || delta.log_probs.empty()) return 0;
     const std::string array = toText(logProbEntries(*model().text, delta.log_probs));
-    const size_t size = array.size() - 2;  // without the brackets
-    for (std::string* list : {&log_probs_, &unsent_log_probs_}) {
-      if (list == &unsent_log_probs_ && !options().stream) continue;
-      if (!list->empty()) *list += ',';
-      list->append(array, 1, size);
-    }
-    return size;
+    const size_t before = log_probs_.size();
+    if (before > 0) log_probs_ += ',';
+    log_probs_.append(array, 1, array.size() - 2);  // without the brackets
+    return log_probs_.size() - before;
   }
 
   std::string wholeAnswer(Answer answer) override { return withLogProbs(toText(ended(std::move(answer))), log_probs_); }
@@ -72,15 +69,19 @@ class ResponseWriter : public TextAnswerWriter {
   }
 
   bool streamText(const std::string& text) override {
-    const std::string log_probs = std::exchange(unsent_log_probs_, {});
-    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, log_probs);
+    std::string_view unsent = std::string_view(log_probs_).substr(sent_);
+    if (unsent.starts_with(',')) unsent.remove_prefix(1);
+    const auto copies = chargeCopies(2 * unsent.size());
+    if (!copies) return false;
+    sent_ = log_probs_.size();
+    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, unsent);
   }
 
   // Each event is written and freed before the next one is made, because each has the whole text. None is made for a
   // client that is gone.
   void streamEnds(const Answer& answer) override {
     // The last tokens may have no text: an end token, or a part of a stop string.
-    if (!unsent_log_probs_.empty() && !streamText("")) return;
+    if (sent_ < log_probs_.size() && !streamText("")) return;
     if (!sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", placeholder()}}, log_probs_))
       return;
     if (!sendPart("response.content_part.done", {{"part", part(answer.text)}}, log_probs_)) return;
@@ -106,10 +107,11 @@ class ResponseWriter : public TextAnswerWriter {
   OrderedJson placeholder() const { return options().log_probs ? OrderedJson(placeholder_) : OrderedJson::array(); }
 
   // list: the elements of the array, separated by commas.
-  std::string withLogProbs(std::string json, const std::string& list) const {
+  std::string withLogProbs(std::string json, std::string_view list) const {
     if (!options().log_probs) return json;
     const std::string value = toText(placeholder_);
     std::string text;
+    text.reserve(json.size() + list.size());
     size_t begin = 0;
     for (size_t at = 0; (at = json.find(value, begin)) != std::string::npos; begin = at + value.size()) {
       text.append(json, begin, at - begin).append("[").append(list).append("]");
@@ -181,20 +183,20 @@ class ResponseWriter : public TextAnswerWriter {
   }
 
   // log_probs: the list that replaces the placeholder.
-  bool sendEvent(const std::string& type, OrderedJson members, const std::string& log_probs = "") {
+  bool sendEvent(const std::string& type, OrderedJson members, std::string_view log_probs = "") {
     OrderedJson json = OrderedJson::object();
     json["type"] = type;
     json["sequence_number"] = sequence_number_++;
     for (auto& [name, value] : members.items()) json[name] = std::move(value);
     return send(type, withLogProbs(toText(json), log_probs));
   }
-  bool sendResponse(const std::string& type, OrderedJson response, const std::string& log_probs = "") {
+  bool sendResponse(const std::string& type, OrderedJson response, std::string_view log_probs = "") {
     OrderedJson members = OrderedJson::object();
     members["response"] = std::move(response);
     return sendEvent(type, std::move(members), log_probs);
   }
   // An event of the answer's only part.
-  bool sendPart(const std::string& type, OrderedJson members, const std::string& log_probs = "") {
+  bool sendPart(const std::string& type, OrderedJson members, std::string_view log_probs = "") {
     OrderedJson all = {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}};
     for (auto& [name, value] : members.items()) all[name] = std::move(value);
     return sendEvent(type, std::move(all), log_probs);
@@ -208,8 +210,8 @@ class ResponseWriter : public TextAnswerWriter {
   const double temperature_, top_p_;
   const std::string placeholder_;  // never sent
   int64_t sequence_number_ = 0;
-  // Elements of JSON arrays, separated by commas: of all tokens, and of those that no event of a stream has had yet.
-  std::string log_probs_, unsent_log_probs_;
+  std::string log_probs_;  // of all tokens: the elements of a JSON array, separated by commas
+  size_t sent_ = 0;        // bytes of log_probs_ that events of a stream had
 };
 
 }  // namespace

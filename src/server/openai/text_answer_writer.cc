@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/free_text.h"
 #include "server/http/http_wire.h"
 
 namespace chorus::server {
@@ -9,8 +10,10 @@ namespace chorus::server {
 TextAnswerWriter::TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text)
     : AnswerWriter(std::move(setup), std::move(form)), keeps_text_(stream_keeps_text || !options().stream) {}
 
-bool TextAnswerWriter::send(std::string_view event, const std::string& payload) {
-  return setup_.exchange->write(sseEvent(event, payload));
+bool TextAnswerWriter::send(std::string_view event, std::string payload) {
+  const std::string text = sseEvent(event, payload);
+  freeText(payload);
+  return setup_.exchange->write(text);
 }
 
 bool TextAnswerWriter::onDelta(GenerationDelta delta) {
@@ -18,7 +21,9 @@ bool TextAnswerWriter::onDelta(GenerationDelta delta) {
   if (delta.finish_reason) answer_.finish_reason = *delta.finish_reason;
   answer_.stop_reason = std::move(delta.stop_reason);
   if (options().stream && !std::exchange(started_, true)) streamStarts(delta.usage);
-  const size_t kept = keepMore(delta) + (keeps_text_ ? delta.text.size() : 0);
+  const size_t more = keepMore(delta);
+  kept_more_ += more;
+  const size_t kept = more + (keeps_text_ ? delta.text.size() : 0);
   if (kept > 0) {
     const MemoryAnswer granted = setup_.memory.add(kept);
     if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
@@ -30,6 +35,8 @@ bool TextAnswerWriter::onDelta(GenerationDelta delta) {
 void TextAnswerWriter::onDone(const GenerationUsage& usage) {
   begin();
   answer_.usage = usage;
+  const auto copies = chargeCopies(4 * answer_.text.size() + 2 * kept_more_);
+  if (!copies) return;
   if (options().stream) {
     streamEnds(answer_);
     setup_.exchange->endStream();

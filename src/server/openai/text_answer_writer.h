@@ -26,8 +26,9 @@ class TextAnswerWriter : public AnswerWriter {
   // form: of errors. stream_keeps_text: a stream's last events repeat the text.
   TextAnswerWriter(AnswerSetup setup, ErrorForm form, bool stream_keeps_text);
 
-  // Sends one event of a stream. payload: JSON. Returns false if the client has disconnected.
-  bool send(std::string_view event, const std::string& payload);
+  // Sends one event of a stream. payload: JSON. Returns false if the client has disconnected. Holds two copies of the
+  // payload at a time.
+  bool send(std::string_view event, std::string payload);
 
   // Called for each delta before its text is sent. Returns how many bytes of it the writer keeps until the end of the
   // answer, in addition to the text.
@@ -39,12 +40,14 @@ class TextAnswerWriter : public AnswerWriter {
   void streamBegins() override = 0;
   virtual void streamStarts(const GenerationUsage& usage) = 0;
   virtual bool streamText(const std::string& text) = 0;
+  // Its events may hold up to four copies of the text and two of what keepMore() kept.
   virtual void streamEnds(const Answer& answer) = 0;
   void streamFails(const ApiError& error) override = 0;
 
  private:
   bool keeps_text_;
   bool started_ = false;
+  size_t kept_more_ = 0;  // bytes: sum of the results of keepMore()
   Answer answer_;
 };
 
