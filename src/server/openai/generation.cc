@@ -346,7 +346,13 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   addPromptLogProbs(arrival, delta);
   if (unscored(arrival) > 0) {
     delta.usage = usage_;
-    if (listener_->onDelta(std::move(delta))) return Progress::kTurnEnded;
+    if (listener_->onDelta(std::move(delta))) {
+      // An adapter's tokenizer may take long for a token.
+      constexpr size_t kMost = 64;
+      const bool late = std::chrono::steady_clock::now() > turn_end;
+      prompt_piece_ = late ? std::max<size_t>(prompt_piece_ / 2, 1) : std::min(2 * prompt_piece_, kMost);
+      return Progress::kTurnEnded;
+    }
     cancel();
     return Progress::kEnded;
   }
@@ -423,10 +429,9 @@ void Generation::countCached(size_t choice, const executor::Result& result) {
 
 // Adds the log probabilities of the prompt's next tokens.
 void Generation::addPromptLogProbs(Arrival& arrival, GenerationDelta& delta) const {
-  constexpr size_t kPiece = 64;
   const executor::Result& result = arrival.response.getResult();
   const executor::VecTokens& prompt = promptOf(arrival.choice);
-  for (size_t left = std::min(unscored(arrival), kPiece); left > 0; --left) {
+  for (size_t left = std::min(unscored(arrival), prompt_piece_); left > 0; --left) {
     const size_t i = arrival.scored++;
     TokenLogProb& token = delta.prompt_log_probs.emplace_back(TokenLogProb{prompt[i], std::nullopt, {}});
     if (i == 0) continue;
