@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <new>
 #include <stdexcept>
 
@@ -11,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/work_meter.h"
+#include "server/client_message.h"
 
 namespace chorus::server {
 namespace {
@@ -174,95 +174,6 @@ std::string ApiError::body(const ErrorForm& form) const {
 
 HttpResponse ApiError::response(const ErrorForm& form) const {
   return {.status = status_, .content_type = "application/json", .body = body(form), .headers = headers_};
-}
-
-namespace {
-
-bool isSlash(std::string_view text, size_t at) {
-  if (text[at] == '/' || text[at] == '\\') return true;
-  if (text[at] != '%' || at + 2 >= text.size()) return false;
-  const std::string_view code = text.substr(at + 1, 2);
-  return code == "2f" || code == "2F" || code == "5c" || code == "5C";
-}
-
-// Whether text[at] is punctuation that is not part of a path. A colon or a full stop counts only at the end of a word.
-bool endsClause(std::string_view text, size_t at) {
-  constexpr std::string_view kAlone = "\n\t'\"`()<>[]{},;=|";
-  if (kAlone.find(text[at]) != std::string_view::npos) return true;
-  const bool last = at + 1 == text.size() || text[at + 1] == ' ' || text[at + 1] == '\n';
-  return last && (text[at] == ':' || text[at] == '.');
-}
-
-// Whether a word with a slash is not a path, for example "and/or", "tokens/s" or "1/2".
-bool isNoPath(std::string_view word) {
-  if (word == "/" || word == "and/or" || word.ends_with("/s")) return word.find_first_of("./~\\%") == word.find('/');
-  return word.size() == 3 && std::isdigit(static_cast<unsigned char>(word[0])) != 0 && word[1] == '/' &&
-         std::isdigit(static_cast<unsigned char>(word[2])) != 0;
-}
-
-bool isAbsolute(std::string_view word) {
-  return word.starts_with('/') || word.starts_with('\\') || word.starts_with('~') || word.starts_with("./") ||
-         word.starts_with("../") || word.find(":/") != std::string_view::npos ||
-         word.find(":\\") != std::string_view::npos;
-}
-
-// piece: part of a clause with at most one path, which may contain spaces. The path begins with the first word that
-// has a slash; everything up to the last slash is left out.
-void appendWithoutPath(std::string_view piece, std::string& out) {
-  std::optional<size_t> first;
-  size_t last = 0;
-  for (size_t begin = 0; begin < piece.size();) {
-    const size_t end = std::min(piece.find(' ', begin), piece.size());
-    if (!isNoPath(piece.substr(begin, end - begin))) {
-      for (size_t i = begin; i < end; ++i) {
-        // A slash at the end of a word belongs to a directory's name, so it is not the path's last slash.
-        if (!isSlash(piece, i)) continue;
-        if (!first) first = begin;
-        const size_t after = i + (piece[i] == '%' ? 3 : 1);
-        if (after < end || last == 0) last = after;
-      }
-    }
-    begin = end + 1;
-  }
-  if (!first) {
-    out += piece;
-    return;
-  }
-  out += piece.substr(0, *first);
-  std::string_view rest = piece.substr(last);
-  const size_t word_end = std::min(rest.find(' '), rest.size());
-  std::string_view name = rest.substr(0, word_end);
-  while (!name.empty() && (name.back() == '/' || name.back() == '\\')) name.remove_suffix(1);
-  out += name;
-  out += rest.substr(word_end);
-}
-
-// clause: text without a character for which endsClause() is true.
-void appendClause(std::string_view clause, std::string& out) {
-  size_t begin = 0;
-  for (size_t space = clause.find(' '); space != std::string_view::npos; space = clause.find(' ', space + 1)) {
-    const std::string_view next = clause.substr(space + 1);
-    const std::string_view word = next.substr(0, next.find(' '));
-    if (!isAbsolute(word) || isNoPath(word)) continue;
-    appendWithoutPath(clause.substr(begin, space + 1 - begin), out);
-    begin = space + 1;
-  }
-  appendWithoutPath(clause.substr(begin), out);
-}
-
-}  // namespace
-
-std::string clientMessage(std::string_view text) {
-  std::string out;
-  size_t begin = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!endsClause(text, i)) continue;
-    appendClause(text.substr(begin, i - begin), out);
-    out += text[i];
-    begin = i + 1;
-  }
-  appendClause(text.substr(begin), out);
-  return out;
 }
 
 void checkShare(const ClientCharge& memory, size_t bytes) {

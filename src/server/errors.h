@@ -1,5 +1,5 @@
 // Errors as clients see them: a status, and {"error": {"message", "type", "param", "code"}} or Anthropic's form. Text
-// that may contain a path of the server must go through clientMessage() before it becomes a message.
+// that may contain a path of the server must go through clientMessage() (client_message.h) before it becomes a message.
 #pragma once
 
 #include <chrono>
@@ -81,12 +81,6 @@ class ApiError : public std::exception {
   std::optional<std::string> param_, code_;
   HttpHeaders headers_;
 };
-
-// Returns the text with only the last component of each path: absolute and relative paths, with slashes or backslashes,
-// URLs, and percent-encoded ones. A path may contain spaces: between two pieces of punctuation, everything from the
-// first word with a slash to the last slash counts as one path. Ordinary words between two relative paths may therefore
-// be removed too.
-std::string clientMessage(std::string_view text);
 
 // Throws ApiError (400, request_too_complex) if `bytes` are more than a charge of this client can ever be granted.
 void checkShare(const ClientCharge& memory, size_t bytes);

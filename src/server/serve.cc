@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory_reserve.h"
 #include "formats/yaml.h"
+#include "server/client_message.h"
 #include "server/http/shutdown_signal.h"
 #include "server/http/tls_certificates.h"
 #include "server/metrics/server_metrics.h"
@@ -206,6 +207,21 @@ std::shared_ptr<ServerMetrics> makeMetrics(const ServeOptions& options, const Ht
   return std::make_shared<ServerMetrics>(std::move(metrics));
 }
 
+// Clients must not see these paths in errors.
+std::vector<std::string> pathsOf(const ServeOptions& options) {
+  std::vector<std::string> paths = options.lora_allowed_roots;
+  for (const AdapterPlace& place : options.lora_directories) {
+    paths.push_back(place.text);
+    // NAME=PATH, although a path may have an equals sign too.
+    if (const size_t at = place.text.find('='); at != std::string::npos) paths.push_back(place.text.substr(at + 1));
+  }
+  for (const std::string* path : {&options.model_directory, &options.engine_directory, &options.tokenizer_directory,
+                                  &options.lora_upload_dir, &options.cache_directory}) {
+    if (!path->empty()) paths.push_back(*path);
+  }
+  return paths;
+}
+
 // Whether there are files that SIGHUP reads again. Otherwise the signal ends the process, as at the end of a terminal.
 bool reloads(const ServeOptions& options) {
   return !options.tls_cert_file.empty() || !options.api_keys_file.empty() || !options.lora_directories.empty();
@@ -220,6 +236,7 @@ void serve(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 
+  setServerPaths(pathsOf(options));
   boundAllocator();
   allowDescriptors(options);
 

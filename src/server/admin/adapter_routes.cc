@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "server/admin/lifecycle_routes.h"
+#include "server/client_message.h"
 #include "server/errors.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"

@@ -11,6 +11,7 @@
 #include "base/free_text.h"
 #include "base/log.h"
 #include "server/admin/upload_body.h"
+#include "server/client_message.h"
 #include "server/errors.h"
 #include "server/http/body_memory.h"
 #include "server/openai/models.h"

@@ -11,6 +11,7 @@
 #include "lora/peft_config.h"
 #include "lora/peft_files.h"
 #include "server/admin/multipart.h"
+#include "server/client_message.h"
 #include "server/errors.h"
 
 namespace chorus::server {

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "server/client_message.h"
+
 namespace chorus::server {
 namespace {
 
