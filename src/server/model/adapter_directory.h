@@ -91,7 +91,8 @@ class AdapterDirectory {
   // - A subdirectory that took longer than AdapterDirectoryOptions::quick_time is left alone for 16 times as long,
   //   whatever changes in it. Only its removal is noticed.
   // - Without defer_texts and leave_slow, the scan ends with readTexts().
-  // - With kSync an adapter whose directory is missing twice, 0.6 s apart, is removed. In every mode one whose files a
+  // - With kSync an adapter whose directory has been missing for half a second is removed. In every mode one whose
+  // files a
   //   load finds missing is removed at once.
   Found scan(const AdapterScanOptions& how = {});
 
@@ -172,10 +173,10 @@ class AdapterDirectory {
     executor::IdType id = 0;
     std::shared_ptr<const void> id_hold;  // ServedModel::id_holds
     int64_t created = 0;
-    bool listed = false;    // it is in the catalog
-    bool missing = false;   // the last look() found no directory
-    Failure failure;        // the last one
-    bool withheld = false;  // unload() ended it although the places have it
+    bool listed = false;                             // it is in the catalog
+    std::optional<Clock::time_point> missing_since;  // when a look first found no directory
+    Failure failure;                                 // the last one
+    bool withheld = false;                           // unload() ended it although the places have it
   };
   // State of the files that an adapter may be read from. While it is the same, another attempt to register them would
   // end the same way.

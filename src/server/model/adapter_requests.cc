@@ -40,7 +40,8 @@ AdapterDirectory::Loaded AdapterDirectory::replace(const std::string& name, cons
     roots_.load(name, std::move(before.location));
     throw;
   }
-  adapter->missing = adapter->withheld = false;
+  adapter->missing_since.reset();
+  adapter->withheld = false;
   adapter->failure = {};
   if (listed && changed) keepEarlier(name, std::move(before));
   const std::lock_guard lock(mutex_);

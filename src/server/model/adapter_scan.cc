@@ -130,14 +130,17 @@ AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, cons
         return Looked::kDone;
       }
       if (options_.refresh != AdapterRefresh::kSync) return Looked::kDone;
-      if (!std::exchange(adapter->missing, true)) return Looked::kAgain;
+      // A tool that replaces a directory renames two, so that there is none for a moment.
+      if (!adapter->missing_since) adapter->missing_since = begin;
+      constexpr std::chrono::milliseconds kMissingTime{500};
+      if (begin - *adapter->missing_since < kMissingTime) return Looked::kAgain;
       end(name, *adapter);
       roots_.unload(name);
       adapter->failure = {};
       found.removed.push_back(name);
       return Looked::kDone;
     }
-    adapter->missing = false;
+    adapter->missing_since.reset();
     if (adapter->withheld) return Looked::kDone;
     State state;
     try {
