@@ -100,6 +100,7 @@ TEST_F(RoutesTest, ParsedRequestsAreChargedToTheClient) {
       << "a small one has room";
   held.release();
   EXPECT_EQ(answer("POST", "/v1/completions", text).status, 400) << "too long, which is another matter";
+  endIntake();
   EXPECT_EQ(clients->used(), 0u);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -93,6 +94,7 @@ class RoutesTest : public ::testing::Test {
 
   // Charges all memory that the client may hold.
   std::vector<ClientCharge> fillShare() {
+    endIntake();
     std::vector<ClientCharge> charges;
     const auto fill = [&](const MemoryBudget& budget, size_t most) {
       while (budget.used() < budget.limit()) {
@@ -103,6 +105,14 @@ class RoutesTest : public ::testing::Test {
     fill(client->memory().large, SIZE_MAX);
     fill(client->memory().small, ClientCharge::kSmall);
     return charges;
+  }
+
+  // Waits until the intake holds nothing of the requests before: memory of an answered one is charged until its handler
+  // has returned. The only worker takes its tasks in turn.
+  void endIntake() {
+    std::promise<void> ended;
+    intake.submit(std::make_shared<Intake::Ticket>(), {.work = [&](WorkMeter&) { ended.set_value(); }});
+    ended.get_future().wait();
   }
 
   std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
