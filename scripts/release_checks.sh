@@ -19,6 +19,8 @@ step() {
     "$(tail -n 1 "$log/$name.log")"
 }
 
+step sanitize scripts/sanitize.sh
+step tsan scripts/tsan.sh
 step fuzz scripts/fuzz.sh $((minutes * 60))
 step fuzz_coverage scripts/fuzz_coverage.sh
 step planted_bugs scripts/planted_bugs.py
