@@ -146,7 +146,7 @@ def one_pass(args, width, works, peers, ours):
             rows.update({(width, name, work): row for work, row in by_work.items()})
     for kind, plain, adapted in peers:
         for work in works:
-            if work[0] in args.peer_batches.get(kind, args.batch):
+            if work[0] in args.peer_batches.get(kind, args.batch) and work[1] in args.peer_mixed.get(kind, [0, *args.mixed]):
                 row = (adapted if work[1] else plain).measure(args, work)
                 if row is not None:
                     rows[(width, kind, work)] = row
@@ -232,6 +232,12 @@ def by_width(parser, items, option):
     return {width: result[width] for width in WIDTHS if width in result}
 
 
+def numbers_by_peer(items):
+    """{peer: [number]} from all occurrences of --option PEER=NUMBERS."""
+    pairs = [item.split("=", 1) for item in items]
+    return {peer: [int(number) for number in numbers.split(",")] for peer, numbers in pairs}
+
+
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chorus", default=ROOT / "build/release/bin/chorus", type=pathlib.Path)
@@ -245,6 +251,8 @@ def parse(argv):
     parser.add_argument("--batch", default=None, help="default 1,8,32")
     parser.add_argument("--peer_batch", action="append", default=[], metavar="PEER=SIZES",
                         help="only these of --batch for a peer that would take too long")
+    parser.add_argument("--peer_mixed", action="append", default=[], metavar="PEER=COUNTS",
+                        help="likewise of --mixed; 0 is without adapters")
     parser.add_argument("--mixed", default=None, help="different adapters in a batch; default 8,32 with --adapters")
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--new", type=int, default=None, help="default 32")
@@ -290,15 +298,14 @@ def parse(argv):
     args.openvinos = by_width(parser, args.openvino, "openvino")
     for width in {"bf16", *ours, *args.vllms, *args.ggufs, *args.openvinos} - set(args.engines):
         parser.error(f"{width} needs an --engine of that width")
-    args.peer_batches = {kind: [int(b) for b in sizes.split(",")]
-                         for kind, sizes in (item.split("=", 1) for item in args.peer_batch)}
+    args.peer_batches, args.peer_mixed = numbers_by_peer(args.peer_batch), numbers_by_peer(args.peer_mixed)
     args.isas = [isa for isa in args.isas.split(",") if isa]
     args.pythons = dict(item.split("=", 1) for item in args.python)
     args.peers = [peer for peer in args.peers.split(",") if peer]
     for peer in args.peers:
         if peer not in ("hf", "vllm"):
             parser.error(f"--peers: {peer} is not one of hf, vllm")
-    for option, given in (("python", args.pythons), ("peer_batch", args.peer_batches)):
+    for option, given in (("python", args.pythons), ("peer_batch", args.peer_batches), ("peer_mixed", args.peer_mixed)):
         for peer in given:
             if peer not in (*benchmark_page.NAMES, "onednn"):
                 parser.error(f"--{option}: {peer} is not one of {', '.join(benchmark_page.NAMES)}, onednn")
