@@ -121,9 +121,15 @@ def works_of(args, width):
     return works
 
 
+def peer_works(args, kind, works):
+    """Those of `works` that a peer is measured with."""
+    batches, mixed = args.peer_batches.get(kind, args.batch), args.peer_mixed.get(kind, [0, *args.mixed])
+    return [work for work in works if work[0] in batches and work[1] in mixed]
+
+
 def load_peers(args, width):
     """[(kind, peer for steps without adapters, peer for steps with adapters)] of a width."""
-    largest, mixed = max(args.batch), max(m for _, m in works_of(args, width))
+    works = works_of(args, width)
     wanted = [(kind, args.model) for kind in args.peers] if width == "bf16" else []
     for kind, models in (("vllm", args.vllms), ("llama", args.ggufs), ("openvino", args.openvinos)):
         wanted += [(kind, models[width])] if width in models else []
@@ -132,6 +138,8 @@ def load_peers(args, width):
         if args.verbose:
             print(f"loading {benchmark_page.NAMES[kind]} {width}", flush=True)
         # Work without adapters is measured in a process without adapters: peers are slower if any are loaded.
+        mixed = max((count for _, count in peer_works(args, kind, works)), default=0)
+        largest = max(args.batch)
         plain = Peer(kind, args, model, largest)
         peers.append((kind, plain, Peer(kind, args, model, largest, mixed) if mixed else plain))
     return peers
@@ -145,11 +153,10 @@ def one_pass(args, width, works, peers, ours):
             by_work, roof = chorus_pass(args, engine, works)
             rows.update({(width, name, work): row for work, row in by_work.items()})
     for kind, plain, adapted in peers:
-        for work in works:
-            if work[0] in args.peer_batches.get(kind, args.batch) and work[1] in args.peer_mixed.get(kind, [0, *args.mixed]):
-                row = (adapted if work[1] else plain).measure(args, work)
-                if row is not None:
-                    rows[(width, kind, work)] = row
+        for work in peer_works(args, kind, works):
+            row = (adapted if work[1] else plain).measure(args, work)
+            if row is not None:
+                rows[(width, kind, work)] = row
     return rows, roof
 
 
@@ -163,7 +170,8 @@ def batch_invariance(args, width, works, peers):
         for name, engine in chorus_engines(args, width):
             equal[(width, name, adapters)] = chorus_alone.equal_answers(args, engine, count, adapters)
         for kind, plain, adapted in peers:
-            equal[(width, kind, adapters)] = (adapted if adapters else plain).equal_answers(args, count, adapters)
+            if not adapters or adapted is not plain:
+                equal[(width, kind, adapters)] = (adapted if adapters else plain).equal_answers(args, count, adapters)
     return {key: (value, count) for key, value in equal.items() if value is not None}
 
 

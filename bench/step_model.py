@@ -11,6 +11,9 @@ Measured with one thread: the product rate (the best of the context steps) and, 
 generation step takes beside the larger of its reading and its products). Measured with all threads: the read rate and the
 cost of a fork-join. The check compares the model's generation step of all threads with the measured one.
 
+The rest is divided by the threads, although for few rows some small ops (norms, writing keys and values) and at any batch the
+copy of the logits are done by one of them.
+
 For CORES, the read rate is CORES times that of one thread, at most GB_PER_S, and the cost of a fork-join grows in proportion to
 the threads, because all of them take and return the same cache lines. Tokens a second are of all sequences. Standard library
 only; the machine should do nothing else.
@@ -24,8 +27,9 @@ import statistics
 import chorus_alone
 from benchmark_page import ROOT, flops_per_token
 
-# Fork-joins of a layer, counted in a Llama of hidden size 2048: an op with many rows is divided, one with few is not worth it.
-FEW_ROWS, FORK_JOINS_OF_FEW, FORK_JOINS_OF_MANY = 8, 5, 12
+# (most rows, fork-joins of a layer), counted in a Llama of hidden size 2048: an op with many rows is divided, one with few is
+# not worth it.
+FORK_JOINS = ((1, 6), (4, 7), (8, 10), (float("inf"), 13))
 
 
 class Measured:
@@ -47,7 +51,7 @@ class Measured:
 
 
 def fork_joins(layers, batch):
-    return layers * (FORK_JOINS_OF_FEW if batch <= FEW_ROWS else FORK_JOINS_OF_MANY)
+    return layers * next(count for rows, count in FORK_JOINS if batch <= rows)
 
 
 class StepModel:
