@@ -3,7 +3,7 @@
 #include <oniguruma.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <mutex>
 
 #include "base/error.h"
@@ -45,6 +45,13 @@ void checkRepetition(std::string_view pattern, std::string_view source) {
       fail(ErrorCode::kUnsupported, "{}: the regular expression repeats more than {} times", source, kMaxRepetition);
     }
   }
+}
+
+// The time for which a busy machine stops the thread must not count.
+uint64_t threadNanoseconds() {
+  std::timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 std::string onigMessage(int code, OnigErrorInfo* info) {
@@ -116,10 +123,9 @@ OnigurumaPattern::Search::~Search() = default;
 
 template <typename Call>
 int OnigurumaPattern::Search::charged(Call&& call) {
-  const auto start = WorkMeter::Clock::now();
+  const uint64_t start = threadNanoseconds();
   const int status = call();
-  const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(WorkMeter::Clock::now() - start);
-  work_.meter.charge(std::max<uint64_t>(static_cast<uint64_t>(spent.count()), WorkMeter::kRegexStep));
+  work_.meter.charge(std::max<uint64_t>(threadNanoseconds() - start, WorkMeter::kRegexStep));
   return status;
 }
 
