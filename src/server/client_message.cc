@@ -140,8 +140,9 @@ void setServerPaths(const std::vector<std::string>& paths) {
   std::set<std::string> all;
   for (const std::string& path : paths) {
     std::error_code error;
-    for (fs::path form : {fs::path(path), fs::absolute(path, error), fs::weakly_canonical(path, error)}) {
-      std::string name = form.lexically_normal().string();
+    for (std::string name :
+         {path, fs::path(path).lexically_normal().string(), fs::absolute(path, error).lexically_normal().string(),
+          fs::weakly_canonical(path, error).string()}) {
       while (name.ends_with('/')) name.pop_back();
       if (name.size() > 1) all.insert(std::move(name));
     }

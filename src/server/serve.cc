@@ -21,6 +21,7 @@
 #include "server/http/shutdown_signal.h"
 #include "server/http/tls_certificates.h"
 #include "server/metrics/server_metrics.h"
+#include "server/model/engine_cache.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
 #include "server/openai/routes.h"
@@ -218,6 +219,11 @@ std::vector<std::string> pathsOf(const ServeOptions& options) {
   for (const std::string* path : {&options.model_directory, &options.engine_directory, &options.tokenizer_directory,
                                   &options.lora_upload_dir, &options.cache_directory}) {
     if (!path->empty()) paths.push_back(*path);
+  }
+  try {
+    if (options.cache_directory.empty()) paths.push_back(defaultCacheDirectory().string());
+  } catch (const Error&) {
+    // There is none, and the server does not start if it needs one.
   }
   return paths;
 }

@@ -91,9 +91,8 @@ class AdapterDirectory {
   // - A subdirectory that took longer than AdapterDirectoryOptions::quick_time is left alone for 16 times as long,
   //   whatever changes in it. Only its removal is noticed.
   // - Without defer_texts and leave_slow, the scan ends with readTexts().
-  // - With kSync an adapter whose directory has been missing for half a second is removed. In every mode one whose
-  // files a
-  //   load finds missing is removed at once.
+  // - With kSync an adapter whose directory has been missing for half a second is removed. In every mode an adapter
+  //   is removed at once if a load does not find its files.
   Found scan(const AdapterScanOptions& how = {});
 
   // Limit on the time for which a request waits for a text (ModelCatalog::waitForText).

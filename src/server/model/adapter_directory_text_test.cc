@@ -128,8 +128,7 @@ TEST_F(DeferredTextTest, FilesThatChangeMeanwhileAreTakenAtOnce) {
   std::ofstream(root / "served" / "a" / "tokenizer.json") << "{ }";
   std::filesystem::remove_all(root / "served" / "gone");
   EXPECT_EQ(readTexts(*directory), 1u);
-  EXPECT_EQ(readTexts(*directory), 1u) << "it may be there again in a moment";
-  EXPECT_NE(catalog.find("gone"), nullptr);
+  EXPECT_NE(catalog.find("gone"), nullptr) << "it may be there again in a moment";
   std::this_thread::sleep_for(std::chrono::milliseconds(600));
   EXPECT_EQ(readTexts(*directory), 0u);
   EXPECT_THAT(found.replaced, ElementsAre("a"));

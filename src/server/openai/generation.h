@@ -139,7 +139,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<std::optional<int32_t>> cached_tokens_;  // of each prompt, once a choice of it has started
 
   // Used by enqueue() and then by process(), which never overlap.
-  size_t prompt_piece_ = 8;  // tokens of a prompt whose log probabilities one turn adds
+  size_t prompt_piece_ = 8;  // tokens of a prompt whose log probabilities one call of handle() adds
   std::vector<Choice> choices_;
   std::string adapter_content_hash_;  // the same for all choices; empty until the first is known
   size_t unfinished_ = 0;

@@ -153,13 +153,14 @@ void GenerationWriter::respondWhole(const GenerationUsage& usage) {
     log_probs += whole->log_probs.bytes();
   }
   // Each choice is freed once it is written. A text is also copied into JSON values and their text.
-  const auto copies = chargeCopies(2 * texts + log_probs);
+  const auto copies = chargeCopies(3 * texts + log_probs);
   if (!copies) return;
   OrderedJson json = envelope(shape_.whole_object);
   json["choices"] = nullptr;
   json["usage"] = usageJson(usage);
   HttpResponse response;
-  response.body.reserve(texts + log_probs);
+  constexpr size_t kFields = 512;  // of a choice, and of the answer
+  response.body.reserve(texts + texts / 8 + log_probs + (choices.size() + 1) * kFields);
   MemoryAnswer granted = MemoryAnswer::kGranted;
   appendWith(json, "choices", response.body, [&](std::string& out) {
     out += '[';

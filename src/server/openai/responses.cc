@@ -69,19 +69,15 @@ class ResponseWriter : public TextAnswerWriter {
   }
 
   bool streamText(const std::string& text) override {
-    std::string_view unsent = std::string_view(log_probs_).substr(sent_);
-    if (unsent.starts_with(',')) unsent.remove_prefix(1);
-    const auto copies = chargeCopies(2 * unsent.size());
-    if (!copies) return false;
-    sent_ = log_probs_.size();
-    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, unsent);
+    const auto copies = chargeCopies(2 * (log_probs_.size() - sent_));
+    return copies && sendText(text);
   }
 
   // Each event is written and freed before the next one is made, because each has the whole text. None is made for a
   // client that is gone.
   void streamEnds(const Answer& answer) override {
     // The last tokens may have no text: an end token, or a part of a stop string.
-    if (sent_ < log_probs_.size() && !streamText("")) return;
+    if (sent_ < log_probs_.size() && !sendText("")) return;
     if (!sendPart("response.output_text.done", {{"text", answer.text}, {"logprobs", placeholder()}}, log_probs_))
       return;
     if (!sendPart("response.content_part.done", {{"part", part(answer.text)}}, log_probs_)) return;
@@ -98,6 +94,14 @@ class ResponseWriter : public TextAnswerWriter {
   }
 
  private:
+  // Sends the text with the log probabilities that no event has had yet.
+  bool sendText(const std::string& text) {
+    std::string_view unsent = std::string_view(log_probs_).substr(sent_);
+    if (unsent.starts_with(',')) unsent.remove_prefix(1);
+    sent_ = log_probs_.size();
+    return sendPart("response.output_text.delta", {{"delta", text}, {"logprobs", placeholder()}}, unsent);
+  }
+
   static const char* statusOf(const Answer& answer) {
     return answer.finish_reason == "length" ? "incomplete" : "completed";
   }
