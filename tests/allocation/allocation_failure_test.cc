@@ -227,8 +227,7 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
     failures += std::atoll(said.c_str() + at + kLabel.size());
   }
   EXPECT_GT(failures, 10 * kRounds) << counts;
-  EXPECT_LT(statuses[0], kRounds / 2)
-      << "connections that end without an answer are few: " << counts;
+  EXPECT_LT(statuses[0], kRounds / 2) << "connections that end without an answer are few: " << counts;
 }
 
 }  // namespace
