@@ -48,6 +48,27 @@ TEST_F(PeftFamilyTest, EmbeddingAndOutputHeadAreModulesOfTheirOwn) {
               HasSubstr("has the name of a linear layer's tensor, but its module is adapted as an embedding"));
 }
 
+// A file may have so many tensors that a copy of the reason for each would fill the memory.
+TEST_F(PeftFamilyTest, AReasonThatNamesNoTensorIsKeptOnce) {
+  config_["modules_to_save"] = {"norm"};
+  config_["trainable_token_indices"] = {{"no_such_module", {0}}};
+  put(kBase + "model.layers.0.input_layernorm.weight", {4});
+  put(kBase + "model.layers.1.input_layernorm.weight", {4});
+  put(kBase + "model.norm.weight", {4}, 90);
+  save();
+  FileReader reader(Directory::open(dir_, Links::kFollow));
+  const PeftFiles files = readPeftFiles(reader, size_t{1} << 20);
+  const PeftInspection inspection = inspectPeftAdapter(files, {model_.config, model_.table, 0});
+  EXPECT_THAT(inspection.error, HasSubstr("no_such_module"));
+  int refused = 0, with_reason = 0;
+  for (const PeftInspection::Tensor& tensor : inspection.tensors) {
+    refused += tensor.verdict == PeftInspection::Tensor::Verdict::kRefused ? 1 : 0;
+    with_reason += tensor.reason.find("no_such_module") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 3);
+  EXPECT_EQ(with_reason, 1);
+}
+
 TEST_F(PeftFamilyTest, WholeModulesAreKeptByRow) {
   config_["modules_to_save"] = {"k_proj", "norm"};
   put(kBase + "model.layers.0.self_attn.k_proj.weight", {2, 4}, 10);

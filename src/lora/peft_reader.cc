@@ -60,8 +60,15 @@ class PeftReader {
       places.emplace(name, inspection.tensors.size());
       inspection.tensors.push_back({.name = name});
     }
-    // Runs a check of these tensors. If it throws, those that the error names are refused for its reason, or all of
-    // them if it names none.
+    // A file may have very many tensors, and a reason may be long.
+    constexpr size_t kMostReasons = 10'000;
+    size_t reasons = 0;
+    const auto refuse = [&](PeftInspection::Tensor& tensor, std::string_view reason) {
+      tensor.verdict = PeftInspection::Tensor::Verdict::kRefused;
+      if (reasons++ < kMostReasons) tensor.reason = reason;
+    };
+    // Runs a check of these tensors. If it throws, those that the error names are refused for its reason. If it names
+    // none, all of them are refused, and the first has the reason.
     const auto attempt = [&](const std::vector<std::string>& checked, const auto& check) {
       try {
         check();
@@ -74,9 +81,8 @@ class PeftReader {
         for (const std::string& name : checked) {
           const auto place = places.find(name);
           if (place == places.end()) continue;
-          PeftInspection::Tensor& tensor = inspection.tensors[place->second];
-          tensor.verdict = PeftInspection::Tensor::Verdict::kRefused;
-          tensor.reason = !any || named(name) ? text : "it belongs to a module that is refused";
+          const bool has_reason = any ? named(name) : &name == &checked.front();
+          refuse(inspection.tensors[place->second], has_reason ? text : "it belongs to a module that is refused");
         }
       }
     };

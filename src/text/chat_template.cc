@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 constexpr size_t kMaxClientTemplateBytes = size_t{64} << 10;
-constexpr size_t kMaxCompiledBytes = 64 * kMaxTemplateBytes;
 
 void requireShape(const ChatTemplateInput& input, const std::string& source) {
   if (!input.messages.is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'messages' must be a list", source);
@@ -82,8 +81,10 @@ tmpl::Limits limitsOf(bool small_budget) {
 }  // namespace
 
 struct ChatTemplate::State {
+  explicit State(size_t max_bytes) : memory(max_bytes) {}
+
   std::string source;
-  tmpl::MemoryLimit memory{kMaxCompiledBytes};
+  tmpl::MemoryLimit memory;
   tmpl::Arena arena{memory};
   tmpl::Body body;
 };
@@ -97,12 +98,12 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
 }
 
 std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text, const std::string& source,
-                                                          WorkMeter& meter) {
+                                                          WorkMeter& meter, size_t max_bytes) {
   if (text.size() > kMaxTemplateBytes) {
     fail(ErrorCode::kInvalidArgument, "{}: the chat template has {} bytes; the limit is {}", source, text.size(),
          kMaxTemplateBytes);
   }
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<State>(max_bytes);
   state->source = source;
   try {
     state->body = tmpl::parseTemplate(text, state->arena, meter);
@@ -153,8 +154,10 @@ std::string ChatTemplate::render(const ChatTemplateInput& input, WorkMeter& mete
 
 ChatTemplates::ChatTemplates(const Tokenizer& tokenizer, std::string source, WorkMeter& meter)
     : source_(std::move(source)), special_tokens_(tokenizer.specialTokens()) {
+  size_t left = ChatTemplate::kMaxCompiledBytes;
   for (const auto& [name, text] : tokenizer.chatTemplates()) {
-    templates_[name] = ChatTemplate::compile(text, source_, meter);
+    const auto& compiled = templates_[name] = ChatTemplate::compile(text, source_, meter, left);
+    left -= std::min(left, compiled->memoryBytes());
   }
 }
 

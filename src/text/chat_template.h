@@ -37,10 +37,12 @@ struct ChatTemplateInput {
 // MiB of memory plus 16 bytes per byte of input.
 class ChatTemplate {
  public:
-  // Throws Error(kInvalidArgument), naming source and line, if the template doesn't parse. Charges its work to the
-  // meter and throws what the meter throws.
-  static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source,
-                                                     WorkMeter& meter);
+  static constexpr size_t kMaxCompiledBytes = size_t{64} << 20;
+
+  // Throws Error(kInvalidArgument), naming source and line, if the template doesn't parse or takes more than max_bytes
+  // of memory. Charges its work to the meter and throws what the meter throws.
+  static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source, WorkMeter& meter,
+                                                     size_t max_bytes = kMaxCompiledBytes);
   // Overload without a limit on the work, for trusted templates only.
   static std::shared_ptr<const ChatTemplate> compile(std::string_view text, const std::string& source);
   ~ChatTemplate();
@@ -64,7 +66,8 @@ class ChatTemplate {
 // The compiled chat templates of one model, by name.
 class ChatTemplates {
  public:
-  // Throws as ChatTemplate::compile does, and charges the meter; source names the model in errors.
+  // Throws as ChatTemplate::compile does, and charges the meter; source names the model in errors. All templates
+  // together may take kMaxCompiledBytes.
   ChatTemplates(const Tokenizer& tokenizer, std::string source, WorkMeter& meter);
 
   bool empty() const { return templates_.empty(); }

@@ -215,6 +215,28 @@ TEST(ChatTemplateTest, RefusesWrongShapes) {
   EXPECT_THAT(attempt("", input), testing::HasSubstr("'tools'"));
 }
 
+// A minus sign becomes an expression of 48 bytes.
+TEST(ChatTemplatesTest, AllTemplatesShareALimit) {
+  std::string text = "{{ a";
+  while (text.size() < 900'000) text += '~' + std::string(50, '-') + 'a';
+  text += " }}";
+  const Json tokenizer = readJsonFile(test::sourceDir().string() + "/tests/goldens/text/tokenizers/gpt2.json");
+  const auto errorOfCopies = [&](size_t copies, const std::string& of) {
+    Json config;
+    for (size_t i = 0; i < copies; ++i) {
+      config["chat_template"].push_back({{"name", std::to_string(i)}, {"template", of}});
+    }
+    return errorOf([&] {
+      WorkMeter meter;
+      ChatTemplates(*Tokenizer::fromJson(tokenizer, config, "t"), "t", meter);
+    });
+  };
+  EXPECT_EQ(errorOfCopies(1, text), "");
+  EXPECT_THAT(errorOfCopies(2, text), testing::HasSubstr("exceeds its limit"));
+  EXPECT_EQ(errorOfCopies(kMaxChatTemplates, "x"), "");
+  EXPECT_THAT(errorOfCopies(kMaxChatTemplates + 1, "x"), testing::HasSubstr("has 65 templates; the limit is 64"));
+}
+
 TEST(ChatTemplatesTest, ChoosesByTools) {
   Json config = Json::parse(
       R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},

@@ -153,6 +153,7 @@ PATTERNS = {
     "absent": "(?~(a*a*)b)c|a", "keep": "a*\\Ka*b|a", "grapheme": "\\X*\\X*b|a", "ignore": "(?x: a* a* b )|a",
     "look empty": "(?=" + "(?:|)" * 60 + "(?!))|a", "atomic empty": "(?>" + "(?:|)" * 60 + "(?!))|a",
     "many loops": "a" + "b*" * 2000,
+    "calls": "".join(f"(\\g<{n}>\\g<{n}>\\g<{n}>)" for n in range(2, 28)) + "(a)",
     "large": "|".join(f"a{{0,{n}}}x{n}" for n in range(400)) + "|a",
 }
 

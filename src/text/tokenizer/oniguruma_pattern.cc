@@ -21,6 +21,10 @@ constexpr size_t kLeastSteps = 2000;
 // Repetition counts multiply in the compiled program ((a{500}){500}), so their product is bounded beforehand.
 constexpr uint64_t kMaxRepetition = 2000;
 
+// Oniguruma follows every subroutine call of a pattern anew for each call that leads to it, so that chains of them take
+// time that grows exponentially: three calls in each of 26 groups, hours.
+constexpr int kMaxCalls = 8;
+
 std::once_flag g_initialised;
 
 void initialise() {
@@ -44,6 +48,15 @@ void checkRepetition(std::string_view pattern, std::string_view source) {
     if (product > kMaxRepetition) {
       fail(ErrorCode::kUnsupported, "{}: the regular expression repeats more than {} times", source, kMaxRepetition);
     }
+  }
+}
+
+void checkCalls(std::string_view pattern, std::string_view source) {
+  int calls = 0;
+  for (size_t at = 0; (at = pattern.find("\\g", at)) != std::string_view::npos; at += 2) ++calls;
+  if (calls > kMaxCalls) {
+    fail(ErrorCode::kUnsupported, "{}: the regular expression has {} subroutine calls; the limit is {}", source, calls,
+         kMaxCalls);
   }
 }
 
@@ -79,6 +92,7 @@ OnigurumaPattern::OnigurumaPattern(std::string_view pattern, std::string_view so
          pattern.size(), kMaxOnigurumaPatternBytes);
   }
   checkRepetition(pattern, source);
+  checkCalls(pattern, source);
   from_start_ = pattern.find("\\G") != std::string_view::npos;
   const auto* begin = reinterpret_cast<const OnigUChar*>(pattern.data());
   OnigErrorInfo info{};

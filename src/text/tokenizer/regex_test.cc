@@ -264,6 +264,19 @@ TEST(RegexTest, TheStateOfManyLoopsIsScratchMemory) {
   EXPECT_EQ(budget.scratch.left(), before);
 }
 
+TEST(RegexTest, ChainsOfSubroutineCallsAreRefused) {
+  std::string numbered, named;
+  for (int i = 1; i <= 26; ++i) {
+    const std::string next = std::to_string(i + 1), call = "\\g<" + next + ">",
+                      name(1, static_cast<char>('a' + i % 26));
+    numbered += "(" + call + call + call + ")";
+    if (i < 26) named += "(?<" + name + ">\\g'" + static_cast<char>('a' + (i + 1) % 26) + "'\\g'a')";
+  }
+  for (const std::string& pattern : {numbered + "(a)", named + "(?<a>x)"}) {
+    EXPECT_THAT(errorOf([&] { Regex(pattern, "t.json"); }), testing::HasSubstr("subroutine calls; the limit is 8"));
+  }
+}
+
 TEST(RegexTest, RareSyntaxIsLimitedToo) {
   for (const char* pattern : {"(a*)*\\1b|a", "\\X", "(?<x>a|b\\g<x>)c", "(?i:ß)", "(a+)+\\1$"}) {
     const Regex regex(pattern, "p");

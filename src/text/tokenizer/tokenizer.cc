@@ -36,6 +36,10 @@ std::map<std::string, std::string> readChatTemplates(const Json& config, const s
   if (it->is_string()) {
     templates.emplace("default", it->get<std::string>());
   } else if (it->is_array()) {
+    if (it->size() > kMaxChatTemplates) {
+      fail(ErrorCode::kUnsupported, "{}: 'chat_template' has {} templates; the limit is {}", source, it->size(),
+           kMaxChatTemplates);
+    }
     for (const Json& item : *it) {
       templates.emplace(jsonGet<std::string>(item, "name", source), jsonGet<std::string>(item, "template", source));
     }

@@ -21,6 +21,9 @@ namespace chorus {
 
 class TokenDecoder;
 
+// Limit on the chat templates of one tokenizer, in either of the places that hold several.
+inline constexpr size_t kMaxChatTemplates = 64;
+
 // Immutable after loading; every const function may be called from any thread.
 class Tokenizer {
  public:

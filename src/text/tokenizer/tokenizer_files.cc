@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
-constexpr size_t kMaxTemplates = 64;
 constexpr size_t kMaxTemplateNames = 1024;  // in the directory of templates, which may hold other files
 constexpr const char* kMoreTemplates = "additional_chat_templates";
 // Files with the tokens, in order of precedence.
@@ -57,7 +56,9 @@ class Reader {
     size_t count = 0;
     for (const std::string& name : names.names) {
       if (!isTemplate(name)) continue;
-      if (++count > kMaxTemplates) fail(ErrorCode::kUnsupported, "{}: more than {} templates", path, kMaxTemplates);
+      if (++count > kMaxChatTemplates) {
+        fail(ErrorCode::kUnsupported, "{}: more than {} templates", path, kMaxChatTemplates);
+      }
       read(std::string(kMoreTemplates) + "/" + name, set);
     }
   }
