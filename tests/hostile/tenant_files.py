@@ -81,6 +81,7 @@ def adapter_patterns(stage):
     """Thousands of patterns for ranks and scales, each of polynomial cost in the length of a module's name."""
     polynomial = [f".*.*.*.*(?:\\d|[x-z]{{0}}\\d)(?#{n})" for n in range(4096)]
     nested = [f"(\\w+\\.?)+(\\w+\\.?)+!{n}" for n in range(512)]
+    calls = "".join(f"(\\g<{n}>\\g<{n}>\\g<{n}>)" for n in range(2, 27)) + "(a)"
     place_and_ask(stage, {
         "pt-alpha": with_config(alpha_pattern=dict.fromkeys(polynomial, 1.0)),
         "pt-rank": with_config(rank_pattern=dict.fromkeys(polynomial, 4)),
@@ -92,6 +93,8 @@ def adapter_patterns(stage):
         "pt-plain": with_config(alpha_pattern={f"layers.{n}.no_such_module": 1.0 for n in range(100_000)}),
         "pt-long": with_config(alpha_pattern={"a?" * 50_000 + "a" * 50_000: 1.0}),
         "pt-target": with_config(target_modules="(.*.*.*.*)*q_proj|(\\w+\\.)+(\\w+\\.)+v_proj"),
+        "pt-calls": with_config(target_modules=calls),
+        "pt-rank-calls": with_config(rank_pattern={calls: 4}),
         "pt-exclude": with_config(exclude_modules="(.*.*.*.*)*z_proj"),
         "pt-targets": with_config(target_modules=[f"m{n}" for n in range(300_000)]),
         "pt-layers": with_config(layers_to_transform=list(range(300_000)), layers_pattern=["x"] * 10_000),
