@@ -1,19 +1,15 @@
 #include "base/background_throttle.h"
 
 #include <algorithm>
-#include <ctime>
 #include <thread>
 #include <utility>
+
+#include "base/thread_time.h"
 
 namespace chorus {
 
 ThrottleClock ThrottleClock::ofThisThread(std::function<bool()> others_need_it) {
-  // Thread CPU time, not wall time: time in which other threads ran does not count as this thread's work.
-  return {[](size_t) {
-            timespec used{};
-            ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-            return Duration(std::chrono::seconds(used.tv_sec)) + Duration(used.tv_nsec);
-          },
+  return {[](size_t) { return Duration(threadNanoseconds()); },
           [](Duration time) { std::this_thread::sleep_for(time); }, std::move(others_need_it)};
 }
 

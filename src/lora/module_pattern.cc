@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_time.h"
 
 namespace chorus {
 namespace {
@@ -54,11 +55,20 @@ void PatternWork::failLimit() const {
        source_, kLimit);
 }
 
-void PatternWork::keep(const Regex& regex) {
+Regex PatternWork::compile(std::string_view pattern, std::string_view source) {
+  const uint64_t begin = threadNanoseconds();
+  Regex regex(pattern, source);
+  compile_nanoseconds_ += threadNanoseconds() - begin;
+  if (compile_nanoseconds_ > kCompileLimit) {
+    fail(ErrorCode::kInvalidArgument, "{}: its patterns take more than {} s to compile; use fewer or simpler ones",
+         source_, kCompileLimit / 1'000'000'000);
+  }
   memory_ += regex.memoryBytes();
-  if (memory_ <= kMemoryLimit) return;
-  fail(ErrorCode::kInvalidArgument, "{}: its patterns take more than {} bytes of memory; use fewer or simpler ones",
-       source_, kMemoryLimit);
+  if (memory_ > kMemoryLimit) {
+    fail(ErrorCode::kInvalidArgument, "{}: its patterns take more than {} bytes of memory; use fewer or simpler ones",
+         source_, kMemoryLimit);
+  }
+  return regex;
 }
 
 bool PatternWork::matches(const Regex& regex, Utf8View text) {
@@ -83,8 +93,7 @@ ModulePattern::ModulePattern(std::string_view pattern, bool may_be_end, std::str
     name_ = std::move(*name);
     return;
   }
-  regex_.emplace(fmt::format("\\A{}(?:{})\\z", may_be_end ? "(?:.*\\.)?" : "", fromPython(pattern)), source);
-  work_->keep(*regex_);
+  regex_ = work_->compile(fmt::format("\\A{}(?:{})\\z", may_be_end ? "(?:.*\\.)?" : "", fromPython(pattern)), source);
 }
 
 ModulePattern ModulePattern::ofNameEnd(std::string_view pattern, std::string_view source,

@@ -3,10 +3,10 @@
 #include <oniguruma.h>
 
 #include <algorithm>
-#include <ctime>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/thread_time.h"
 #include "text/unicode.h"
 
 namespace chorus {
@@ -58,13 +58,6 @@ void checkCalls(std::string_view pattern, std::string_view source) {
     fail(ErrorCode::kUnsupported, "{}: the regular expression has {} subroutine calls; the limit is {}", source, calls,
          kMaxCalls);
   }
-}
-
-// The time for which a busy machine stops the thread must not count.
-uint64_t threadNanoseconds() {
-  std::timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 std::string onigMessage(int code, OnigErrorInfo* info) {
