@@ -30,7 +30,8 @@ done
 [ ${#sources[@]} -gt 0 ] || { echo "tidy: no source changed"; exit 0; }
 # fuzz targets and tests outside that build have no compile command and are not checked
 known=$(printf '%s\n' "${sources[@]}" | awk '!seen[$0]++' |
-        while read -r f; do grep -qF "/$f\"" build/plain/compile_commands.json && echo "$f"; done)
+        while read -r f; do if grep -qF "/$f\"" build/plain/compile_commands.json; then echo "$f"; fi; done)
+[ -n "$known" ] || { echo "tidy: no changed source has a compile command"; exit 0; }
 all=$(wc -l <<<"$known")
 [ -z "$most" ] || known=$(head -n "$most" <<<"$known")
 echo "tidy: $(wc -l <<<"$known") of $all changed sources"
