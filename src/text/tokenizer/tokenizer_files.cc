@@ -9,6 +9,7 @@
 #include "formats/sentencepiece_model.h"
 #include "text/tokenizer/rank_files_import.h"
 #include "text/tokenizer/sentencepiece_import.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_schema.h"
 #include "text/tokenizer/vocabulary_files_import.h"
 #include "text/unicode.h"
