@@ -28,7 +28,9 @@ std::string withoutServerPaths(std::string_view text) {
   for (const std::string& path : serverPaths()) {
     for (size_t at = 0; (at = rest.find(path, at)) != std::string::npos;) {
       const size_t end = at + path.size();
-      if ((at > 0 && continuesWord(rest[at - 1])) || (end < rest.size() && continuesWord(rest[end]))) {
+      const bool ends_sentence = rest.compare(end, 1, ".") == 0 && (end + 1 == rest.size() || rest[end + 1] == ' ');
+      const bool goes_on = end < rest.size() && continuesWord(rest[end]) && !ends_sentence;
+      if ((at > 0 && continuesWord(rest[at - 1])) || goes_on) {
         ++at;
         continue;
       }

@@ -57,6 +57,7 @@ TEST(ClientMessage, ShowsNoServerPathWhateverCharactersItHas) {
       {"/srv/bob's models/adapters/x/tokenizer.json: bad regex", "tokenizer.json: bad regex"},
       {"/srv/bob's models/deep/x.json: bad", "x.json: bad"},
       {"/srv/\"secret\"/a.json: bad", "a.json: bad"},
+      {"nothing in /srv/bob's models.", "nothing in bob's models."},
       {"/srv/bob's models: not found", "bob's models: not found"},
       {"/srv/bob's models/: not found", "bob's models: not found"},
       {"/srv/bob's modelsx/a.json", "bob's a.json"},
