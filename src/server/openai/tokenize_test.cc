@@ -57,8 +57,7 @@ TEST_F(TokenizeTest, ATextMayBeLongerThanTheContext) {
   EXPECT_EQ(post("/tokenize", R"({"prompt":")" + std::string(10'000, 'x') + "\"}")["count"], 10'001);
   const Json refused = post("/tokenize", R"({"prompt":")" + std::string(400'000, 'x') + "\"}", 400);
   EXPECT_EQ(refused["error"]["code"], "request_too_complex") << "8 bytes a byte are more than 3 MiB";
-  endIntake();
-  EXPECT_EQ(clients->used(), 0u);
+  endRequests();
 }
 
 TEST_F(TokenizeTest, DetokenizeKeepsSpecialTokens) {
