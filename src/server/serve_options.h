@@ -1,6 +1,7 @@
 // Options of `chorus serve`.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,9 +25,11 @@ struct ServeOptions {
 
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
-  std::string model_name;                       // empty: the directory's name
-  std::vector<AdapterPlace> lora_directories;   // as AdapterRoots takes them; empty: no adapters
-  int lora_refresh_seconds = 0;                 // 0: only at start
+  std::string model_name;                      // empty: the directory's name
+  std::vector<AdapterPlace> lora_directories;  // as AdapterRoots takes them; empty: no adapters
+  int lora_refresh_seconds = 0;                // 0: only at start
+  // Adapters that were not registered within this time at start are registered while the server answers.
+  std::chrono::milliseconds lora_start_time{60'000};
   bool enable_admin = false;                    // routes that load and unload adapters
   std::vector<std::string> lora_allowed_roots;  // directories from which they may load, besides lora_directories
   std::string lora_upload_dir;                  // where uploaded adapters are kept; empty: uploads are refused

@@ -117,12 +117,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
                                       .upload_bytes = static_cast<uint64_t>(options.lora_upload_space_mib) << 20,
                                       .on_text_left = [this] { wake(texts_left_); }};
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
-    adapters_->scan({.defer_texts = true});
-    // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
-    constexpr std::chrono::milliseconds kTextsAtStart{500};
-    const auto ready_at = std::chrono::steady_clock::now() + kTextsAtStart;
-    AdapterDirectory::Found found;
-    adapters_->readTexts(found, [&] { return std::chrono::steady_clock::now() >= ready_at; });
+    registerAdapters(options.lora_start_time);
   }
   context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
@@ -151,6 +146,25 @@ LoadedModel::~LoadedModel() {
   stop();
   if (refresh_.joinable()) refresh_.join();
   executor_.reset();  // first, because its loaders call the adapter directory
+}
+
+void LoadedModel::registerAdapters(std::chrono::milliseconds limit) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + limit;
+  const auto stop = [&] {
+    if (Clock::now() >= end) rescan_ = true;
+    return rescan_.load();
+  };
+  const auto registered = adapters_->scan({.stop = stop, .defer_texts = true}).added.size();
+  if (rescan_) {
+    log::warn("{} adapters were registered within {} ms; the rest is registered while the server answers", registered,
+              limit.count());
+  }
+  // A few tokenizers are read before the server is ready, so that it lists only adapters whose text is good.
+  constexpr std::chrono::milliseconds kTextsAtStart{500};
+  const auto ready_at = Clock::now() + kTextsAtStart;
+  AdapterDirectory::Found found;
+  adapters_->readTexts(found, [&] { return Clock::now() >= ready_at; });
 }
 
 void LoadedModel::warmUp() {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <thread>
 
 #include "base/json.h"
 #include "server/openai/routes.h"
@@ -104,6 +105,20 @@ TEST_F(LoadedModelTest, SummaryNamesModelsAndMemory) {
   for (const char* part : {"base", "german", "shout", "weights", "KV cache", "32768 tokens"}) {
     EXPECT_NE(summary.find(part), std::string::npos) << part << " in\n" << summary;
   }
+}
+
+TEST_F(LoadedModelTest, AdaptersThatTakeTooLongAtStartAreRegisteredLater) {
+  ServeOptions options;
+  options.model_directory = (demo() / "base").string();
+  options.lora_directories = {(demo() / "adapters").string()};
+  options.cache_directory = cache.string();
+  options.dtype = "float32";
+  options.kv_cache_max_tokens = 1024;
+  options.lora_start_time = {};
+  LoadedModel early(options, locateEngine(options));
+  const ModelCatalog& catalog = early.context()->models;
+  for (int i = 0; i < 500 && catalog.list().size() < 6; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(catalog.list().size(), 6U) << "the base and five adapters";
 }
 
 TEST_F(LoadedModelTest, SecondStartUsesTheCache) {
