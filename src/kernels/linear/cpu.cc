@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/linear/fixed_point.h"
+#include "kernels/linear/line_runs.h"
 #include "kernels/linear/panel_kernels.h"
 #include "kernels/linear/panel_layout.h"
 
@@ -15,27 +16,6 @@ namespace {
 // where PanelKernels::wholeRows. Products are split at multiples of this number.
 constexpr int64_t kInputBlock = 1024;
 static_assert(kInputBlock % kScaleRun == 0 && kInputBlock % kFixedRun == 0);
-
-// Spreads the prefetch of the next kPanelsInTurn panels over the tiles that still work on the current ones.
-struct Prefetch {
-  const std::byte* panels;
-  int64_t stride;
-  int64_t lines_of_panel;  // 0: nothing to fetch
-
-  void share(int64_t tile, int64_t tiles, int64_t passes, PanelArgs& args) const {
-    args.next = nullptr;
-    args.next_lines = 0;
-    const int64_t steps = args.inputs / 4 * passes;
-    if (lines_of_panel == 0 || steps == 0) return;
-    const int64_t total = lines_of_panel * kPanelsInTurn;
-    int64_t lines = 1;
-    while (lines * steps * tiles < total && lines < 8) lines *= 2;
-    const int64_t first = tile * steps * lines;
-    if (first >= total) return;
-    args.next = panels + first / lines_of_panel * stride + first % lines_of_panel * 64;
-    args.next_lines = static_cast<int>(lines);
-  }
-};
 
 // Sets what depends on the format of the weights only.
 void setFormat(const PackedWeight& weight, PanelArgs& panel) {
@@ -60,9 +40,13 @@ struct Call {
     return x + weight.x + (tile.first_row - weight.first_row) * weight.row_bytes;
   }
 
+  const LoraTerm& partOf(const AdapterTask& task) const {
+    return plan.adapter_tiles[static_cast<size_t>(task.tile)].group->parts[static_cast<size_t>(task.part)];
+  }
+
   void packRows(int64_t tile, int64_t begin, int64_t end) const;
-  void multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
-                 TileConfiguration& tiles) const;
+  void multiplyA(const AdapterTask& task, const AdapterTask* following, std::byte* packed_rows,
+                 const AdapterTile*& packed_tile, TileConfiguration& tiles) const;
   // Returns the index in LinearPlan::rows of the first row that the products of `tile` with A read. The tile must read
   // a packed RowTile (AdapterTile::source >= 0).
   int32_t sourceRow(const AdapterTile& tile) const {
@@ -71,10 +55,13 @@ struct Call {
   void storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels, const float* const* products,
                       std::byte* t_tile) const;
   void multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const;
+  int64_t panelsInTurn(const RowBlock& block, const PanelTask& task) const;
   void multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const;
   void multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch,
                      TileConfiguration& tiles) const;
-  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, TileConfiguration& tiles) const;
+  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, const LineRuns& terms,
+                      TileConfiguration& tiles) const;
+  void addLines(const RowBlock& block, int64_t col_begin, int64_t col_end, LineRuns& runs) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, TileConfiguration& tiles) const;
 };
 
@@ -90,12 +77,12 @@ void Call::packRows(int64_t index, int64_t begin, int64_t end) const {
   weight.kernels->pack(rows, count, end - begin, packed(weight, tile) + count * weight.kernels->bytesBefore(begin));
 }
 
-// packed_tile: the tile that `packed_rows` currently holds. Consecutive tasks of a thread often have the same tile,
-// which is then packed only once.
-void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const AdapterTile*& packed_tile,
-                     TileConfiguration& tiles) const {
+// following: the thread's next task; null if there is none. packed_tile: the tile that `packed_rows` currently holds.
+// Consecutive tasks of a thread often have the same tile, which is then packed only once.
+void Call::multiplyA(const AdapterTask& task, const AdapterTask* following, std::byte* packed_rows,
+                     const AdapterTile*& packed_tile, TileConfiguration& tiles) const {
   const AdapterTile& tile = plan.adapter_tiles[static_cast<size_t>(task.tile)];
-  const LoraTerm& part = tile.group->parts[static_cast<size_t>(task.part)];
+  const LoraTerm& part = partOf(task);
   const PackedWeight& a = part.a;
   assert(a.in == args.x.cols && a.format() == part.b.format());
   const PanelKernels& part_kernels = panelKernels(isa, a.format());
@@ -125,6 +112,17 @@ void Call::multiplyA(const AdapterTask& task, std::byte* packed_rows, const Adap
   panel.y = y;
   panel.cols = kPanelCols;
   panel.stream = true;
+  // The hardware prefetchers follow a panel, but begin late at the next one.
+  constexpr int64_t kFirstLines = 64;
+  LineRuns first_lines;
+  if (following != nullptr) {
+    const PackedWeight& next = partOf(*following).a;
+    const int64_t bytes = panelBytes(next.format(), next.in);
+    first_lines.add(static_cast<const std::byte*>(next.data) + following->panel * bytes,
+                    std::min(bytes / 64, kFirstLines));
+  }
+  LineQueue ahead = first_lines.queue(a.in / 4);
+  panel.ahead = &ahead;
   assert(part_kernels.run[count] != nullptr);
   part_kernels.run[count](panel);
   const int64_t rank = std::min<int64_t>(kPanelCols, a.out - task.panel * kPanelCols);  // of this panel
@@ -165,7 +163,8 @@ void Call::storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels
   }
 }
 
-void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols,
+// terms: what the terms of these panels will read, to be prefetched meanwhile.
+void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, const LineRuns& terms,
                           TileConfiguration& tile_configuration) const {
   const WeightRows& weight = weightOf(block.weight);
   const PanelKernels& kernels = *weight.kernels;
@@ -185,6 +184,10 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
   setFormat(w, panel);
   panel.y = y;
   panel.stream = tiles == 1;
+  const int64_t turns = (panels + panels_in_turn - 1) / panels_in_turn;
+  const int64_t slabs = (w.in + input_block - 1) / std::max<int64_t>(1, input_block);
+  LineShares shares(terms, turns * slabs);
+  LineRuns runs;
   for (int64_t i = 0; i < w.in; i += input_block) {
     const std::byte* slab = data + panelBytes(format, i);
     panel.inputs = std::min(input_block, w.in - i);
@@ -192,21 +195,30 @@ void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t co
     for (int64_t p = 0; p < panels; p += panels_in_turn) {
       panel.panels = slab + p * stride;
       panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
+      runs.clear();
       // At the end of a task, prefetches its neighbours, because they are most likely the next panels to be used.
       const bool last = p + panels_in_turn >= panels;
       const bool end = last && i + input_block >= w.in;
-      const std::byte* following = end    ? data + panels * stride
-                                   : last ? data + panelBytes(format, i + input_block)
-                                          : slab + (p + panels_in_turn) * stride;
-      Prefetch prefetch{following, stride, panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64};
-      if (tiles == 1 || (end && (panel_begin + panels) * kPanelCols >= w.out)) prefetch.lines_of_panel = 0;
+      if (tiles > 1 && !(end && (panel_begin + panels) * kPanelCols >= w.out)) {
+        const std::byte* following = end    ? data + panels * stride
+                                     : last ? data + panelBytes(format, i + input_block)
+                                            : slab + (p + panels_in_turn) * stride;
+        const int64_t lines = panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64;
+        for (int64_t n = 0; n < kPanelsInTurn; ++n) runs.add(following + n * stride, lines);
+      }
+      shares.addShare(runs);
+      int64_t steps = 0;
+      for (int32_t t = block.tile_begin; t < block.tile_end; ++t) {
+        steps += panel.inputs / 4 * kernels.passes[plan.tiles[static_cast<size_t>(t)].rows];
+      }
+      LineQueue ahead = runs.queue(steps);
+      panel.ahead = &ahead;
       for (int32_t t = 0; t < tiles; ++t) {
         const RowTile& tile = plan.tiles[static_cast<size_t>(block.tile_begin + t)];
         const int32_t* rows = rowsOf(tile);
         for (int r = 0; r < tile.rows; ++r) y[r] = yRow(rows[r]) + (panel_begin + p) * kPanelCols;
         const auto* x_tile = weight.packs() ? packed(weight, tile) : reinterpret_cast<const std::byte*>(xRow(rows[0]));
         panel.x = x_tile + tile.rows * kernels.bytesBefore(i);
-        prefetch.share(t, tiles, kernels.passes[tile.rows], panel);
         kernels.run[tile.rows](panel);
       }
     }
@@ -301,16 +313,57 @@ void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) con
   }
 }
 
+// Returns the number of panels of a task after which the terms of the block's adapters are added: as many as have
+// kTermBytes bytes of B, which then stay in L2 beside the weights.
+int64_t Call::panelsInTurn(const RowBlock& block, const PanelTask& task) const {
+  constexpr int64_t kTermBytes = int64_t{128} << 10;
+  int64_t bytes = 0;  // of a panel
+  for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
+    for (const LoraTerm& part : plan.adapter_tiles[static_cast<size_t>(tile)].group->parts) {
+      if (part.out_begin < task.end * kPanelCols && part.out_begin + part.b.out > task.begin * kPanelCols) {
+        bytes += panelBytes(part.b.format(), part.b.in);
+      }
+    }
+  }
+  const int64_t panels = task.end - task.begin;
+  if (bytes * panels <= kTermBytes) return panels;
+  return std::max<int64_t>(1, kTermBytes / bytes / kPanelsInTurn) * kPanelsInTurn;
+}
+
+// Adds the lines of B that the block's terms of these columns read.
+void Call::addLines(const RowBlock& block, int64_t col_begin, int64_t col_end, LineRuns& runs) const {
+  for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
+    for (const LoraTerm& part : plan.adapter_tiles[static_cast<size_t>(tile)].group->parts) {
+      const int64_t begin = std::max(col_begin, part.out_begin) - part.out_begin;
+      const int64_t end = std::min(col_end, part.out_begin + part.b.out) - part.out_begin;
+      if (begin >= end) continue;
+      const int64_t stride = panelBytes(part.b.format(), part.b.in), first = begin / kPanelCols;
+      runs.add(static_cast<const std::byte*>(part.b.data) + first * stride,
+               ((end + kPanelCols - 1) / kPanelCols - first) * stride / 64);
+    }
+  }
+}
+
 void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const {
   const RowBlock& block = plan.blocks[static_cast<size_t>(task.block)];
   const WeightRows& weight = weightOf(block.weight);
-  const int64_t col_begin = task.begin * kPanelCols, col_end = std::min(weight.weight.out, task.end * kPanelCols);
-  if (!weight.inBlocks()) return multiplyWeight(block, task.begin, col_end - col_begin, tiles);
-  multiplyBlock(block, task.begin, col_end - col_begin, scratch, tiles);
-  // The terms that are not BlockTerms are added while y is still in the caches.
-  for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-    const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
-    if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end, tiles);
+  const bool in_blocks = weight.inBlocks();
+  const int64_t turn = in_blocks ? task.end - task.begin : panelsInTurn(block, task);
+  for (int64_t begin = task.begin; begin < task.end; begin += turn) {
+    const int64_t col_begin = begin * kPanelCols;
+    const int64_t col_end = std::min(weight.weight.out, std::min(task.end, begin + turn) * kPanelCols);
+    if (in_blocks) {
+      multiplyBlock(block, begin, col_end - col_begin, scratch, tiles);
+    } else {
+      LineRuns terms;
+      addLines(block, col_begin, col_end, terms);
+      multiplyWeight(block, begin, col_end - col_begin, terms, tiles);
+    }
+    // The terms that are not BlockTerms are added while y is still in the caches.
+    for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
+      const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
+      if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end, tiles);
+    }
   }
 }
 }  // namespace
@@ -362,18 +415,13 @@ void linearCpu(const LinearArgs& args, const StepBatch& batch, CpuWorkspace& wor
       TileConfiguration configuration;
       auto* packed = workspace.thread[static_cast<size_t>(thread)].reserve<std::byte>(0);
       for (; task < end; ++task) {
-        call.multiplyA(plan.adapter_tasks[static_cast<size_t>(task)], packed, packed_tile, configuration);
+        const AdapterTask* const one = &plan.adapter_tasks[static_cast<size_t>(task)];
+        call.multiplyA(*one, task + 1 < end ? one + 1 : nullptr, packed, packed_tile, configuration);
       }
     });
   }
   workspace.forEachRange(std::ssize(plan.panel_tasks), kMaxRange, [&](int64_t begin, int64_t end, int thread) {
     call.multiplyTasks(begin, end, workspace.thread[static_cast<size_t>(thread)]);
-  });
-  workspace.pool.run(std::ssize(plan.add_tasks), [&](int64_t i, int) {
-    const AddTask& task = plan.add_tasks[static_cast<size_t>(i)];
-    TileConfiguration configuration;
-    call.addParts(plan.adapter_tiles[static_cast<size_t>(task.tile)], task.begin * kPanelCols, task.end * kPanelCols,
-                  configuration);
   });
 }
 

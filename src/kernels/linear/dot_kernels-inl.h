@@ -126,10 +126,10 @@ HWY_INLINE void multiplyPair(const PanelArgs& args, const std::byte* panels, int
 // Multiplies inputs [begin, end) of kPanels panels, a whole number of quads (four inputs).
 template <class Format, bool kPrefetch, int kRows, int kPanels>
 HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end,
-                              const Ahead& ahead, const std::byte*& next, __m512 (&sum)[kRows][kPanels]) {
+                              const Ahead& ahead, LineQueue& queue, __m512 (&sum)[kRows][kPanels]) {
   const std::byte* x = static_cast<const std::byte*>(args.x) + begin * 2 * kRows;
   for (int64_t i = begin; i < end; i += 4, x += 8 * kRows) {
-    for (int line = 0; line < args.next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+    queue.take(1);
     multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i, ahead, x, sum);
     multiplyPair<Format, kPrefetch, kRows, kPanels>(args, panels, i + 2, ahead, x + 4, sum);
   }
@@ -137,7 +137,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
 
 // Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
-HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, LineQueue& queue) {
   avx512::Accumulators<kRows, kPanels> acc;
   if (args.accumulate) {
     acc.load(args, col);
@@ -157,11 +157,11 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
     Ahead ahead{kNear, kFar};
     for (int stretch = 0; stretch < 3; ++stretch) {
       multiplyQuads<Format, prefetches(kRows), kRows, kPanels>(args, panels, ends[stretch], ends[stretch + 1], ahead,
-                                                               next, acc.sum);
+                                                               queue, acc.sum);
       (stretch == 0 ? ahead.far : ahead.near) += (kPanels - 1) * args.panel_stride;
     }
   } else {
-    multiplyQuads<Format, false, kRows, kPanels>(args, panels, 0, quads_end, {}, next, acc.sum);
+    multiplyQuads<Format, false, kRows, kPanels>(args, panels, 0, quads_end, {}, queue, acc.sum);
   }
   // The tile's last quad and the weights' last pair are padded with zeros.
   const std::byte* x = static_cast<const std::byte*>(args.x) + quads_end * 2 * kRows;
@@ -174,17 +174,17 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
 template <class Format, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce(kRows);
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
     // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
-      panelBlock<Format, kRows, kMost>(args, col, next);
+      panelBlock<Format, kRows, kMost>(args, col, queue);
     } else if (now == 2) {
-      panelBlock<Format, kRows, 2>(args, col, next);
+      panelBlock<Format, kRows, 2>(args, col, queue);
     } else {
-      panelBlock<Format, kRows, 1>(args, col, next);
+      panelBlock<Format, kRows, 1>(args, col, queue);
     }
     left -= now;
     col += now * kPanelCols;

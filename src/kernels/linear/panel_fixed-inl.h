@@ -245,7 +245,7 @@ struct DotProducts {
 
 // Computes kPanels panels from column `col` on.
 template <class Products, bool kPerToken, int kRows, int kPanels>
-HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, LineQueue& queue) {
   using Inputs = typename Products::Inputs;
   constexpr int kUnit = kFixedUnit<kPerToken>;
   constexpr int kWidth = kPanels * kVectors;
@@ -286,9 +286,7 @@ HWY_INLINE void fixedBlock(const PanelArgs& args, int64_t col, const std::byte*&
       }
       for (int r = 0; r < kRows && !kPerToken; ++r) start(r, runs[r].correction[n]);
       const auto load = [&](VU(&lanes)[kWidth]) HWY_ATTR __attribute__((always_inline)) {
-        for (int line = 0; line < args.next_lines * (Products::kInputs / 4); ++line, next += 64) {
-          __builtin_prefetch(next);
-        }
+        queue.take(Products::kInputs / 4);
         if (args.stream) {
           const int64_t ahead = at < near_end ? kAhead : kAhead + (kPanels - 1) * args.panel_stride;
 #pragma GCC unroll 4
@@ -324,12 +322,12 @@ template <class Products, bool kPerToken, int kRows>
 void fixedProduct(const PanelArgs& args) {
   constexpr int kPanels = fixedPanelsAtOnce(kRows);
   int64_t col = 0;
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    fixedBlock<Products, kPerToken, kRows, kPanels>(args, col, next);
+    fixedBlock<Products, kPerToken, kRows, kPanels>(args, col, queue);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) fixedBlock<Products, kPerToken, kRows, 1>(args, col, next);
+    for (; col < args.cols; col += kPanelCols) fixedBlock<Products, kPerToken, kRows, 1>(args, col, queue);
   }
 }
 

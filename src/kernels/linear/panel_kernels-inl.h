@@ -143,13 +143,13 @@ struct Accumulators {
 // bytes; 0: no prefetch.
 template <class Format, int kRows, int kPanels>
 HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, int64_t begin, int64_t end, int64_t ahead,
-                              const std::byte*& next, VF (&sum)[kRows][kPanels * kVectors]) {
+                              LineQueue& queue, VF (&sum)[kRows][kPanels * kVectors]) {
   constexpr int kWidth = kPanels * kVectors;
   const int64_t stride = args.input_stride;
   const float* x = static_cast<const float*>(args.x) + begin * kRows;
   VF even[kWidth], odd[kWidth];
   for (int64_t i = begin; i < end; i += 4, x += 4 * kRows) {
-    for (int line = 0; line < args.next_lines; ++line, next += 64) __builtin_prefetch(next);
+    queue.take(1);
 #pragma GCC unroll 2
     for (int pair = 0; pair < 4; pair += 2) {
 #pragma GCC unroll kUnroll
@@ -166,7 +166,7 @@ HWY_INLINE void multiplyQuads(const PanelArgs& args, const std::byte* panels, in
 
 // Computes kPanels panels from column `col` on.
 template <class Format, int kRows, int kPanels>
-HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, LineQueue& queue) {
   constexpr int kWidth = kPanels * kVectors;
   // Prefetch distance of a stream in bytes; all streams together have about 8 KB in flight.
   constexpr int64_t kAhead = 8192 / kPanels;
@@ -186,11 +186,11 @@ HWY_INLINE void panelBlock(const PanelArgs& args, int64_t col, const std::byte*&
   if (args.stream) {
     // Near a panel's end, the prefetch continues in the panel that is taken after this block.
     const int64_t near_end = std::max<int64_t>(0, quads_end - kAhead / stride * Format::kInputsPerStride) / 4 * 4;
-    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, next, acc.sum);
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, near_end, kAhead, queue, acc.sum);
     multiplyQuads<Format, kRows, kPanels>(args, panels, near_end, quads_end, kAhead + (kPanels - 1) * args.panel_stride,
-                                          next, acc.sum);
+                                          queue, acc.sum);
   } else {
-    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, next, acc.sum);
+    multiplyQuads<Format, kRows, kPanels>(args, panels, 0, quads_end, 0, queue, acc.sum);
   }
   const float* x = static_cast<const float*>(args.x) + quads_end * kRows;
   VF even[kWidth], odd[kWidth];
@@ -214,12 +214,12 @@ template <class Format, int kRows>
 void panelProduct(const PanelArgs& args) {
   constexpr int kPanels = panelsAtOnce(kRows);
   int64_t col = 0;
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    panelBlock<Format, kRows, kPanels>(args, col, next);
+    panelBlock<Format, kRows, kPanels>(args, col, queue);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) panelBlock<Format, kRows, 1>(args, col, next);
+    for (; col < args.cols; col += kPanelCols) panelBlock<Format, kRows, 1>(args, col, queue);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "kernels/cpu/isa_table.h"
 #include "kernels/cpu/tile_configuration.h"
+#include "kernels/linear/line_queue.h"
 #include "kernels/linear/panel_layout.h"
 
 namespace chorus {
@@ -45,11 +46,10 @@ struct PanelArgs {
   int64_t cols = 0;
   bool accumulate = false;
   // Hints for prefetching. stream: these panels are read from memory, once, and so are the panels that follow them
-  // there. next: lines to prefetch during the products, next_lines of 64 bytes for every 4 inputs of every pass over
-  // the tile.
+  // there. ahead: lines to prefetch during the products, a step for every 4 inputs of every pass over the tile; may be
+  // null.
   bool stream = false;
-  const void* next = nullptr;
-  int next_lines = 0;
+  LineQueue* ahead = nullptr;
 };
 using PanelFunction = void (*)(const PanelArgs& args);
 

@@ -89,7 +89,7 @@ HWY_INLINE void multiplyLanes(const float* x, int64_t count, VU (&lanes)[kWidth]
 
 // Computes kPanels panels from column `col` on.
 template <int kBits, int kRows, int kPanels>
-HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, LineQueue& queue) {
   using Lanes = QuantisedLanes<kBits>;
   constexpr int kWidth = kPanels * kVectors;
   constexpr auto kInputs = std::make_integer_sequence<int, Lanes::kInputs>();
@@ -134,7 +134,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
     };
     int64_t left = inputs;
     for (; left >= Lanes::kInputs; left -= Lanes::kInputs, at += 64, x += Lanes::kInputs * kRows) {
-      for (int line = 0; line < args.next_lines * (Lanes::kInputs / 4); ++line, next += 64) __builtin_prefetch(next);
+      queue.take(Lanes::kInputs / 4);
       if (args.stream) prefetch(at);
       load();
       multiplyLanes<kBits, kRows, kWidth, true>(x, Lanes::kInputs, lanes, sum, kInputs);
@@ -157,12 +157,12 @@ template <int kBits, int kRows>
 void quantisedProduct(const PanelArgs& args) {
   constexpr int kPanels = quantisedPanelsAtOnce(kRows);
   int64_t col = 0;
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   for (; col + (kPanels - 1) * kPanelCols < args.cols; col += kPanels * kPanelCols) {
-    quantisedBlock<kBits, kRows, kPanels>(args, col, next);
+    quantisedBlock<kBits, kRows, kPanels>(args, col, queue);
   }
   if constexpr (kPanels > 1) {
-    for (; col < args.cols; col += kPanelCols) quantisedBlock<kBits, kRows, 1>(args, col, next);
+    for (; col < args.cols; col += kPanelCols) quantisedBlock<kBits, kRows, 1>(args, col, queue);
   }
 }
 

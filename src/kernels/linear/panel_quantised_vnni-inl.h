@@ -111,7 +111,7 @@ HWY_INLINE void multiplyLanes(const std::byte* at, int64_t stride, const FixedDi
 
 // Computes kPanels panels from column `col` on.
 template <class Lanes, int kDigits, bool kPerToken, int kRows, int kPanels>
-HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::byte*& next) {
+HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, LineQueue& queue) {
   constexpr int kUnit = kFixedUnit<kPerToken>;
   using Digits = FixedDigits<kDigits, kUnit>;
   constexpr int64_t kInputs = 4 * Lanes::kProducts;
@@ -130,7 +130,6 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
   const std::byte* near_end = at + std::max<int64_t>(0, stride - kNear);
   const std::byte* far_end = at + std::max<int64_t>(0, stride - kFar);
   const bool stream = args.stream;
-  const int next_lines = args.next_lines * Lanes::kProducts;
   const auto prefetch = [&]() __attribute__((always_inline)) {
     if (!stream) {
       // Several tiles take these panels in turn, so that they are in L2.
@@ -167,7 +166,7 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
       for (int r = 0; r < kRows && !kPerToken; ++r) sums.start(r, runs[r].correction[n]);
       const int64_t run_end = std::min(begin + run, end);
       for (int64_t input = begin; input < run_end; input += kInputs, at += 64) {
-        for (int line = 0; line < next_lines; ++line, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+        queue.take(Lanes::kProducts);
         prefetch();
         multiplyLanes<Lanes>(at, stride, digits, input, sums);
       }
@@ -194,17 +193,17 @@ HWY_INLINE void quantisedBlock(const PanelArgs& args, int64_t col, const std::by
 template <class Lanes, int kDigits, bool kPerToken, int kRows>
 void quantisedProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce<kDigits>(kRows);
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
     // Takes the last four panels as two and two instead of three and one.
     const int64_t now = left >= kMost && (kMost != 3 || left != 4) ? kMost : std::min<int64_t>(left, 2);
     if (now == kMost) {
-      quantisedBlock<Lanes, kDigits, kPerToken, kRows, kMost>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, kMost>(args, col, queue);
     } else if (kMost > 2 && now == 2) {
-      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 2>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 2>(args, col, queue);
     } else {
-      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 1>(args, col, next);
+      quantisedBlock<Lanes, kDigits, kPerToken, kRows, 1>(args, col, queue);
     }
     left -= now;
     col += now * kPanelCols;

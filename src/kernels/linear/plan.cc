@@ -198,26 +198,6 @@ void dealPanels(int threads, LinearPlan& plan) {
   }
 }
 
-// Divides the products with B into AddTasks, for rows that PanelKernels::block does not multiply. There are only about
-// four tasks per thread, so that each reads B of many panels as one stream.
-void dealAdapters(int threads, LinearPlan& plan) {
-  plan.add_tasks.clear();
-  int64_t tiles = 0;
-  for (const RowBlock& block : plan.blocks) tiles += block.adapter_end - block.adapter_begin;
-  if (tiles == 0) return;
-  const int64_t pieces = ceilDivide(int64_t{4} * threads, tiles);
-  for (const RowBlock& block : plan.blocks) {
-    const WeightRows& weight = plan.weights[static_cast<size_t>(block.weight)];
-    if (weight.inBlocks()) continue;
-    for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-      const int64_t panels = weight.panels();
-      for (int64_t piece = 0; piece < pieces; ++piece) {
-        const int64_t begin = panels * piece / pieces, end = panels * (piece + 1) / pieces;
-        if (begin < end) plan.add_tasks.push_back({tile, begin, end});
-      }
-    }
-  }
-}
 }  // namespace
 
 void assignRows(const LinearArgs& args, std::span<const RowGroup> groups, LinearPlan& plan) {
@@ -287,7 +267,6 @@ void cutRows(const LinearArgs& args, std::span<const RowGroup> groups, Isa isa, 
     }
   }
   dealPanels(threads, plan);
-  dealAdapters(threads, plan);
 }
 
 void assignBlockTerms(const std::byte* t, LinearPlan& plan) {

@@ -76,13 +76,6 @@ struct PanelTask {
   int64_t end = 0;
 };
 
-// An adapter tile's products with B, for the outputs in panels [begin, end) of the rows' weight.
-struct AddTask {
-  int32_t tile = 0;  // index into LinearPlan::adapter_tiles
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 // The division of one call into tiles, blocks and tasks. The object is kept between calls only to reuse its memory.
 struct LinearPlan {
   std::vector<WeightRows> weights;
@@ -93,7 +86,6 @@ struct LinearPlan {
   std::vector<AdapterTile> adapter_tiles;
   std::vector<AdapterTask> adapter_tasks;
   std::vector<PanelTask> panel_tasks;
-  std::vector<AddTask> add_tasks;      // for rows that PanelKernels::block does not multiply
   std::vector<RowRange> own_ranges;    // rows of the groups that have their own weight
   std::vector<int32_t> place;          // index into `rows`, by row number in x
   std::vector<int32_t> group_of;       // index into the call's groups, by row number in x; -1: no group

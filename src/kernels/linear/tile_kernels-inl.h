@@ -174,7 +174,7 @@ struct Block {
       multiply<1>();
     }
   }
-  HWY_INLINE void run(const std::byte*& next) const {
+  HWY_INLINE void run(LineQueue& queue) const {
     // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
     constexpr int64_t kAhead = 2048;
@@ -187,13 +187,12 @@ struct Block {
     const int64_t stride = args.input_stride, panel_stride = args.panel_stride;
     const int64_t whole = args.x_piece == 0 ? args.inputs / kBlockInputs * kBlockInputs : 0;
     const int64_t panel_end = args.inputs / 2 * stride;
-    const int next_lines = args.next_lines * static_cast<int>(kBlockInputs / 4);
     const bool stream = args.stream;
     const int64_t x_stride = args.x_stride == 0 ? kRows * kRowBytes : args.x_stride;
     const auto* x = static_cast<const std::byte*>(args.x);
     const std::byte* w = panels;
     for (int64_t i = 0; i < whole; i += kBlockInputs, x += x_stride, w += kRegisterRows * stride) {
-      for (int line = 0; line < next_lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
+      queue.take(static_cast<int>(kBlockInputs / 4));
       if (stream) {
         const std::byte* ahead = w + kAhead;
         if (ahead - panels >= panel_end) ahead += (kPanels - 1) * panel_stride;
@@ -236,15 +235,15 @@ void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce(kRows);
   static constexpr Palette palette = paletteOf(kRows);
   Unit::configure(args.tiles, &palette);
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
     const int64_t now = std::min<int64_t>(left, kMost);
     if (now == kMost) {
-      Block<Unit, kRows, kMost>{args, col, panels}.run(next);
+      Block<Unit, kRows, kMost>{args, col, panels}.run(queue);
     } else {
-      Block<Unit, kRows, 1>{args, col, panels}.run(next);
+      Block<Unit, kRows, 1>{args, col, panels}.run(queue);
     }
     left -= now;
     col += now * kPanelCols;

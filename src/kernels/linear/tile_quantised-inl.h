@@ -147,7 +147,7 @@ struct Block {
     }
   }
 
-  HWY_INLINE void run(const std::byte*& next) const {
+  HWY_INLINE void run(LineQueue& queue) const {
     // Prefetch distance in bytes. Near a panel's end, the prefetch continues in the panel that is taken after this
     // block.
     constexpr int64_t kAhead = 2048;
@@ -177,8 +177,7 @@ struct Block {
         const int64_t run_end = std::min(first + fixed_run, last);
         for (int64_t input = first; input < run_end; input += step) {
           const int64_t lanes = (std::min(step, run_end - input) + kLaneInputs - 1) / kLaneInputs;
-          const int64_t lines = args.next_lines * step / 4;
-          for (int64_t line = 0; line < lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
+          queue.take(static_cast<int>(step / 4));
           if (args.stream) {
             const std::byte* ahead = at + kAhead + (at < near_end ? 0 : (kPanels - 1) * stride);
             for (int p = 0; p < kPanels; ++p, ahead += stride) {
@@ -205,15 +204,15 @@ void panelProduct(const PanelArgs& args) {
   constexpr int kMost = panelsAtOnce<kDigits>(kRows);
   static constexpr Palette whole = paletteOf<kDigits>(kRows, 64), half = paletteOf<kDigits>(kRows, 32);
   Unit::configure(args.tiles, args.group < 64 ? &half : &whole);
-  auto* next = static_cast<const std::byte*>(args.next);
+  LineQueueCopy queue(args.ahead);
   auto* panels = static_cast<const std::byte*>(args.panels);
   int64_t left = (args.cols + kPanelCols - 1) / kPanelCols;
   for (int64_t col = 0; left > 0;) {
     const int64_t now = std::min<int64_t>(left, kMost);
     if (now == kMost) {
-      Block<Unit, kType, kDigits, kPerToken, kRows, kMost>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kPerToken, kRows, kMost>{args, col, panels}.run(queue);
     } else {
-      Block<Unit, kType, kDigits, kPerToken, kRows, 1>{args, col, panels}.run(next);
+      Block<Unit, kType, kDigits, kPerToken, kRows, 1>{args, col, panels}.run(queue);
     }
     left -= now;
     col += now * kPanelCols;
