@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "kernels/linear/fixed_point.h"
 #include "kernels/linear/line_runs.h"
@@ -55,13 +56,15 @@ struct Call {
   void storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels, const float* const* products,
                       std::byte* t_tile) const;
   void multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const;
-  int64_t panelsInTurn(const RowBlock& block, const PanelTask& task) const;
   void multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const;
   void multiplyBlock(const RowBlock& block, int64_t panel_begin, int64_t cols, ScratchMemory& scratch,
                      TileConfiguration& tiles) const;
-  void multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, const LineRuns& terms,
-                      TileConfiguration& tiles) const;
-  void addLines(const RowBlock& block, int64_t col_begin, int64_t col_end, LineRuns& runs) const;
+  void multiplyWeight(const RowBlock& block, const PanelTask& task, TileConfiguration& tiles) const;
+  template <typename F>
+  void forEachTerm(const RowBlock& block, int64_t begin, int64_t end, F&& fn) const;
+  int64_t panelsPerTerms(const RowBlock& block, const PanelTask& task) const;
+  void addTermLines(const RowBlock& block, int64_t begin, int64_t end, LineRuns& lines) const;
+  void addTerms(const RowBlock& block, int64_t begin, int64_t end, TileConfiguration& tiles) const;
   void addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end, TileConfiguration& tiles) const;
 };
 
@@ -163,64 +166,72 @@ void Call::storeBlockTerm(const AdapterTile& tile, int64_t panel, int64_t panels
   }
 }
 
-// terms: what the terms of these panels will read, to be prefetched meanwhile.
-void Call::multiplyWeight(const RowBlock& block, int64_t panel_begin, int64_t cols, const LineRuns& terms,
-                          TileConfiguration& tile_configuration) const {
+// Multiplies the rows of a block by the panels of a task, and adds the LoRA terms.
+void Call::multiplyWeight(const RowBlock& block, const PanelTask& task, TileConfiguration& tile_configuration) const {
   const WeightRows& weight = weightOf(block.weight);
   const PanelKernels& kernels = *weight.kernels;
   const PackedWeight& w = weight.weight;
   const int32_t tiles = block.tile_end - block.tile_begin;
   const WeightFormat format = w.format();
   const int64_t stride = panelBytes(format, w.in);
-  const auto* data = static_cast<const std::byte*>(w.data) + panel_begin * stride;
-  const int64_t panels = (cols + kPanelCols - 1) / kPanelCols;
-  // A single tile streams through all panels at once. Several tiles take a few panels in turn and share a block of
+  const auto* data = static_cast<const std::byte*>(w.data) + task.begin * stride;
+  const int64_t panels = task.end - task.begin;
+  const int64_t stretch = panelsPerTerms(block, task);
+  // A single tile streams through many panels at once. Several tiles take a few panels in turn and share a block of
   // inputs.
-  const int64_t panels_in_turn = tiles == 1 ? panels : kPanelsInTurn;
+  const int64_t panels_in_turn = tiles == 1 ? stretch : kPanelsInTurn;
   const int64_t input_block = tiles == 1 || kernels.wholeRows() ? w.in : kInputBlock;
+  if (w.in == 0) return addTerms(block, task.begin, task.end, tile_configuration);
   float* y[kMaxTileRows];
   PanelArgs panel{tile_configuration};
   panel.panel_stride = stride;
   setFormat(w, panel);
   panel.y = y;
   panel.stream = tiles == 1;
-  const int64_t turns = (panels + panels_in_turn - 1) / panels_in_turn;
-  const int64_t slabs = (w.in + input_block - 1) / std::max<int64_t>(1, input_block);
-  LineShares shares(terms, turns * slabs);
-  LineRuns runs;
+  LineRuns term_lines, runs;
   for (int64_t i = 0; i < w.in; i += input_block) {
     const std::byte* slab = data + panelBytes(format, i);
+    const bool last_slab = i + input_block >= w.in;
     panel.inputs = std::min(input_block, w.in - i);
     panel.accumulate = i > 0;
-    for (int64_t p = 0; p < panels; p += panels_in_turn) {
-      panel.panels = slab + p * stride;
-      panel.cols = std::min(panels_in_turn * kPanelCols, cols - p * kPanelCols);
-      runs.clear();
-      // At the end of a task, prefetches its neighbours, because they are most likely the next panels to be used.
-      const bool last = p + panels_in_turn >= panels;
-      const bool end = last && i + input_block >= w.in;
-      if (tiles > 1 && !(end && (panel_begin + panels) * kPanelCols >= w.out)) {
-        const std::byte* following = end    ? data + panels * stride
-                                     : last ? data + panelBytes(format, i + input_block)
-                                            : slab + (p + panels_in_turn) * stride;
-        const int64_t lines = panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64;
-        for (int64_t n = 0; n < kPanelsInTurn; ++n) runs.add(following + n * stride, lines);
+    for (int64_t first = 0; first < panels; first += stretch) {
+      const int64_t stretch_end = std::min(panels, first + stretch);
+      term_lines.clear();
+      if (last_slab) addTermLines(block, task.begin + first, task.begin + stretch_end, term_lines);
+      LineShares shares_of_terms(term_lines, ceilDivide(stretch_end - first, panels_in_turn));
+      for (int64_t p = first; p < stretch_end; p += panels_in_turn) {
+        const int64_t some = std::min(panels_in_turn, stretch_end - p);
+        panel.panels = slab + p * stride;
+        panel.cols = std::min(some * kPanelCols, w.out - (task.begin + p) * kPanelCols);
+        runs.clear();
+        // At the end of a task, prefetches its neighbours, because they are most likely the next panels to be used.
+        const bool last = p + some >= panels, end = last && last_slab;
+        if (tiles > 1 && !(end && task.end >= weight.panels())) {
+          const std::byte* following = end    ? data + panels * stride
+                                       : last ? data + panelBytes(format, i + input_block)
+                                              : slab + (p + some) * stride;
+          const int64_t lines = panelBytes(format, end ? std::min(input_block, w.in) : panel.inputs) / 64;
+          for (int64_t n = 0; n < kPanelsInTurn; ++n) runs.add(following + n * stride, lines);
+        }
+        shares_of_terms.addShare(runs);
+        int64_t steps = 0;
+        for (int32_t t = block.tile_begin; t < block.tile_end; ++t) {
+          const int passes = kernels.passes[plan.tiles[static_cast<size_t>(t)].rows];
+          steps += panel.inputs / 4 * passes * ceilDivide(some, kPanelsInTurn);
+        }
+        LineQueue ahead = runs.queue(steps);
+        panel.ahead = &ahead;
+        for (int32_t t = 0; t < tiles; ++t) {
+          const RowTile& tile = plan.tiles[static_cast<size_t>(block.tile_begin + t)];
+          const int32_t* rows = rowsOf(tile);
+          for (int r = 0; r < tile.rows; ++r) y[r] = yRow(rows[r]) + (task.begin + p) * kPanelCols;
+          const auto* x_tile =
+              weight.packs() ? packed(weight, tile) : reinterpret_cast<const std::byte*>(xRow(rows[0]));
+          panel.x = x_tile + tile.rows * kernels.bytesBefore(i);
+          kernels.run[tile.rows](panel);
+        }
       }
-      shares.addShare(runs);
-      int64_t steps = 0;
-      for (int32_t t = block.tile_begin; t < block.tile_end; ++t) {
-        steps += panel.inputs / 4 * kernels.passes[plan.tiles[static_cast<size_t>(t)].rows];
-      }
-      LineQueue ahead = runs.queue(steps);
-      panel.ahead = &ahead;
-      for (int32_t t = 0; t < tiles; ++t) {
-        const RowTile& tile = plan.tiles[static_cast<size_t>(block.tile_begin + t)];
-        const int32_t* rows = rowsOf(tile);
-        for (int r = 0; r < tile.rows; ++r) y[r] = yRow(rows[r]) + (panel_begin + p) * kPanelCols;
-        const auto* x_tile = weight.packs() ? packed(weight, tile) : reinterpret_cast<const std::byte*>(xRow(rows[0]));
-        panel.x = x_tile + tile.rows * kernels.bytesBefore(i);
-        kernels.run[tile.rows](panel);
-      }
+      if (last_slab) addTerms(block, task.begin + first, task.begin + stretch_end, tile_configuration);
     }
   }
 }
@@ -298,7 +309,7 @@ void Call::addParts(const AdapterTile& tile, int64_t col_begin, int64_t col_end,
   }
 }
 
-// Computes panel tasks [begin, end). Consecutive tasks of a block are joined, so that their panels are read as one
+// Computes panel tasks [begin, end). Consecutive tasks of a block are joined, so that many panels are read as one
 // stream. Tasks of PanelKernels::block are long already.
 void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) const {
   TileConfiguration tiles;
@@ -313,58 +324,68 @@ void Call::multiplyTasks(int64_t begin, int64_t end, ScratchMemory& scratch) con
   }
 }
 
-// Returns the number of panels of a task after which the terms of the block's adapters are added: as many as have
-// kTermBytes bytes of B, which then stay in L2 beside the weights.
-int64_t Call::panelsInTurn(const RowBlock& block, const PanelTask& task) const {
-  constexpr int64_t kTermBytes = int64_t{128} << 10;
-  int64_t bytes = 0;  // of a panel
+// Calls fn(part, first, count) for every LoRA term of the block that overlaps panels [begin, end) of the weight: B has
+// `count` panels there, from panel `first` of B on. A group that has several tiles is taken once.
+template <typename F>
+void Call::forEachTerm(const RowBlock& block, int64_t begin, int64_t end, F&& fn) const {
+  const RowGroup* seen = nullptr;
   for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-    for (const LoraTerm& part : plan.adapter_tiles[static_cast<size_t>(tile)].group->parts) {
-      if (part.out_begin < task.end * kPanelCols && part.out_begin + part.b.out > task.begin * kPanelCols) {
-        bytes += panelBytes(part.b.format(), part.b.in);
-      }
+    const RowGroup* const group = plan.adapter_tiles[static_cast<size_t>(tile)].group;
+    if (std::exchange(seen, group) == group) continue;
+    for (const LoraTerm& part : group->parts) {
+      const int64_t from = std::max(begin * kPanelCols, part.out_begin) - part.out_begin;
+      const int64_t to = std::min(end * kPanelCols - part.out_begin, part.b.out);
+      if (from < to) fn(part, from / kPanelCols, ceilDivide(to, kPanelCols) - from / kPanelCols);
     }
   }
-  const int64_t panels = task.end - task.begin;
-  if (bytes * panels <= kTermBytes) return panels;
-  return std::max<int64_t>(1, kTermBytes / bytes / kPanelsInTurn) * kPanelsInTurn;
 }
 
-// Adds the lines of B that the block's terms of these columns read.
-void Call::addLines(const RowBlock& block, int64_t col_begin, int64_t col_end, LineRuns& runs) const {
+// Returns the number of panels of a task after which the LoRA terms are added: as many as have kTermBytes of B, which
+// is prefetched during the products of these panels and must stay in L2 until then. It is even, or all panels.
+int64_t Call::panelsPerTerms(const RowBlock& block, const PanelTask& task) const {
+  constexpr int64_t kTermBytes = int64_t{128} << 10;
+  // The weights that a single tile streams through L2 meanwhile.
+  constexpr int64_t kStreamBytes = int64_t{512} << 10;
+  constexpr int64_t kLeastStreamed = 4;  // kernels take up to so many panels at once
+  const int64_t panels = task.end - task.begin;
+  int64_t bytes = 0;  // of B
+  forEachTerm(block, task.begin, task.end, [&](const LoraTerm& part, int64_t, int64_t count) {
+    bytes += count * panelBytes(part.b.format(), part.b.in);
+  });
+  if (bytes == 0) return panels;
+  int64_t stretch = panels * kTermBytes / bytes;
+  if (block.tile_end - block.tile_begin == 1) {
+    const PackedWeight& w = weightOf(block.weight).weight;
+    const int64_t panel_bytes = std::max<int64_t>(1, panelBytes(w.format(), w.in));
+    stretch = std::min(stretch, std::max(kLeastStreamed, kStreamBytes / panel_bytes));
+  }
+  return std::min(panels, std::max<int64_t>(1, stretch / kPanelsInTurn) * kPanelsInTurn);
+}
+
+// Adds the lines of B that the LoRA terms of panels [begin, end) read.
+void Call::addTermLines(const RowBlock& block, int64_t begin, int64_t end, LineRuns& lines) const {
+  forEachTerm(block, begin, end, [&](const LoraTerm& part, int64_t first, int64_t count) {
+    const int64_t stride = panelBytes(part.b.format(), part.b.in);
+    lines.add(static_cast<const std::byte*>(part.b.data) + first * stride, count * stride / 64);
+  });
+}
+
+// Adds the LoRA terms of panels [begin, end) that are not BlockTerms, while y is still in the caches.
+void Call::addTerms(const RowBlock& block, int64_t begin, int64_t end, TileConfiguration& tiles) const {
+  const int64_t col_end = std::min(weightOf(block.weight).weight.out, end * kPanelCols);
   for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-    for (const LoraTerm& part : plan.adapter_tiles[static_cast<size_t>(tile)].group->parts) {
-      const int64_t begin = std::max(col_begin, part.out_begin) - part.out_begin;
-      const int64_t end = std::min(col_end, part.out_begin + part.b.out) - part.out_begin;
-      if (begin >= end) continue;
-      const int64_t stride = panelBytes(part.b.format(), part.b.in), first = begin / kPanelCols;
-      runs.add(static_cast<const std::byte*>(part.b.data) + first * stride,
-               ((end + kPanelCols - 1) / kPanelCols - first) * stride / 64);
-    }
+    const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
+    if (!adapter_tile.in_block) addParts(adapter_tile, begin * kPanelCols, col_end, tiles);
   }
 }
 
 void Call::multiplyPanels(const PanelTask& task, ScratchMemory& scratch, TileConfiguration& tiles) const {
   const RowBlock& block = plan.blocks[static_cast<size_t>(task.block)];
   const WeightRows& weight = weightOf(block.weight);
-  const bool in_blocks = weight.inBlocks();
-  const int64_t turn = in_blocks ? task.end - task.begin : panelsInTurn(block, task);
-  for (int64_t begin = task.begin; begin < task.end; begin += turn) {
-    const int64_t col_begin = begin * kPanelCols;
-    const int64_t col_end = std::min(weight.weight.out, std::min(task.end, begin + turn) * kPanelCols);
-    if (in_blocks) {
-      multiplyBlock(block, begin, col_end - col_begin, scratch, tiles);
-    } else {
-      LineRuns terms;
-      addLines(block, col_begin, col_end, terms);
-      multiplyWeight(block, begin, col_end - col_begin, terms, tiles);
-    }
-    // The terms that are not BlockTerms are added while y is still in the caches.
-    for (int32_t tile = block.adapter_begin; tile < block.adapter_end; ++tile) {
-      const AdapterTile& adapter_tile = plan.adapter_tiles[static_cast<size_t>(tile)];
-      if (!adapter_tile.in_block) addParts(adapter_tile, col_begin, col_end, tiles);
-    }
-  }
+  if (!weight.inBlocks()) return multiplyWeight(block, task, tiles);
+  const int64_t cols = std::min(weight.weight.out, task.end * kPanelCols) - task.begin * kPanelCols;
+  multiplyBlock(block, task.begin, cols, scratch, tiles);
+  addTerms(block, task.begin, task.end, tiles);
 }
 }  // namespace
 

@@ -36,7 +36,7 @@ class LineQueue {
       }
     }
   }
-  // Returns the number of lines that were not taken yet.
+  // Returns the number of lines that were not taken yet. For tests.
   int64_t left() const {
     int64_t lines = per_step_ == 0 ? 0 : left_;
     for (const LineRun* run = next_; run != end_; ++run) lines += run->lines;
@@ -61,8 +61,8 @@ class LineQueue {
   int per_step_ = 0;
 };
 
-// A kernel's own copy of a queue, which the compiler can keep in registers. `queue` may be null; otherwise it goes on
-// where the copy ends.
+// A kernel's own copy of a queue, which the compiler can keep in registers. `queue` may be null; otherwise it is set to
+// the copy's state when the copy is destroyed.
 class LineQueueCopy : public LineQueue {
  public:
   HWY_INLINE explicit LineQueueCopy(LineQueue* queue)

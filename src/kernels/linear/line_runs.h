@@ -1,4 +1,4 @@
-// Chooses the cache lines that the kernels prefetch (LineQueue), and when.
+// Lists of cache lines to prefetch (LineQueue), and their division among kernel calls.
 #pragma once
 
 #include <algorithm>

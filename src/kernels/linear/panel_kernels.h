@@ -46,8 +46,7 @@ struct PanelArgs {
   int64_t cols = 0;
   bool accumulate = false;
   // Hints for prefetching. stream: these panels are read from memory, once, and so are the panels that follow them
-  // there. ahead: lines to prefetch during the products, a step for every 4 inputs of every pass over the tile; may be
-  // null.
+  // there. ahead: lines to prefetch, one step for every 4 inputs of each pass over the tile; may be null.
   bool stream = false;
   LineQueue* ahead = nullptr;
 };

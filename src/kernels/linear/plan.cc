@@ -16,8 +16,6 @@ constexpr int64_t kLine = 64;
 
 int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-int64_t ceilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
 // Number of row blocks of a weight.
 int64_t blocksOf(const WeightRows& weight, int threads) {
   if (!weight.inBlocks()) return ceilDivide(weight.num_rows, kRowsInTurn);

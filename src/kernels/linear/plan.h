@@ -11,6 +11,8 @@
 
 namespace chorus {
 
+inline int64_t ceilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
 // Rows that share a weight: the base's, or a group's own.
 struct WeightRows {
   PackedWeight weight;

@@ -270,8 +270,9 @@ class AdapterDirectory {
   Looked lookAndRead(const std::string& name, Found& found, Warnings& warnings);
   void endTurn(const std::string& name, Clock::time_point begin);
   void forgetTurns(const std::vector<std::string>& kept);
-  // Reads the text of one adapter for which requests wait, if that is quick as far as is known.
-  void readAwaited(Found& found, Warnings& warnings);
+  // Reads the text of one adapter for which requests wait: one that is quick as far as is known, or with also_slow any
+  // that need not rest.
+  void readAwaited(bool also_slow, Found& found, Warnings& warnings);
   // The names that readTexts() may handle now.
   using Order = std::set<std::tuple<bool, Clock::time_point, std::string>>;  // (Turn::slow, Turn::last, name)
   Order::const_iterator nextOf(const Order& order) const;

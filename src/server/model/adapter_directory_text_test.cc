@@ -239,5 +239,22 @@ TEST_F(DeferredTextTest, AScanReadsTheTextOfARequestThatWaits) {
   EXPECT_EQ(textOf("a"), nullptr);
 }
 
+TEST_F(DeferredTextTest, ALongScanReadsASlowTextForWhichRequestsWait) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) adapter(name, root / "served");
+  withText("z");
+  costly = "z";
+  auto directory = open({.quick_time = std::chrono::milliseconds(100)});
+  directory->scan({.defer_texts = true});
+  bool called = false;
+  EXPECT_TRUE(catalog.waitForText("z", [&] { called = true; }));
+  const auto slowly = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return false;
+  };
+  directory->scan({.stop = slowly, .leave_slow = true});
+  EXPECT_TRUE(called);
+  EXPECT_NE(textOf("z"), nullptr);
+}
+
 }  // namespace
 }  // namespace chorus::server

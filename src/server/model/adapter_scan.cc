@@ -259,14 +259,18 @@ AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
   Progress progress("adapters", names.size(), Progress::Unit::kItems);
   constexpr int kRounds = 3;  // files that are rewritten for longer are left to a later scan
   constexpr std::chrono::milliseconds kAwaitedEvery{100};
-  auto awaited_at = Clock::now();
+  // A scan may take long, and requests wait for slow tokenizers too.
+  const auto slow_every = 2 * options_.quick_time;
+  auto awaited_at = Clock::now(), slow_at = Clock::now() + slow_every;
   for (int round = 0; round < kRounds && !names.empty(); ++round) {
     if (round > 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     std::erase_if(names, [&](const std::string& name) {
       if (how.stop && how.stop()) return true;
       if (Clock::now() >= awaited_at) {
-        readAwaited(found, warnings);
+        const bool also_slow = Clock::now() >= slow_at;
+        readAwaited(also_slow, found, warnings);
         awaited_at = Clock::now() + kAwaitedEvery;
+        if (also_slow) slow_at = Clock::now() + slow_every;
       }
       const Looked looked = look(name, how.defer_texts, found, warnings);
       if (looked == Looked::kSlow) left_.insert(name);
@@ -279,12 +283,14 @@ AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
   return found;
 }
 
-void AdapterDirectory::readAwaited(Found& found, Warnings& warnings) {
-  catalog_.endWaitsBefore(Clock::now() - kMaxTextWait);
+void AdapterDirectory::readAwaited(bool also_slow, Found& found, Warnings& warnings) {
+  const auto now = Clock::now();
+  catalog_.endWaitsBefore(now - kMaxTextWait);
   std::optional<std::string> next;
   for (std::string& name : catalog_.awaited()) {
     const Turn& turn = turns_[name];
-    if (!turn.slow && (!next || turn.last < turns_[*next].last)) next = std::move(name);
+    if (turn.slow && (!also_slow || turn.rest_until > now)) continue;
+    if (!next || turn.last < turns_[*next].last) next = std::move(name);
   }
   if (next) lookAndRead(*next, found, warnings);
 }

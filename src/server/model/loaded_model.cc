@@ -151,12 +151,11 @@ LoadedModel::~LoadedModel() {
 void LoadedModel::registerAdapters(std::chrono::milliseconds limit) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + limit;
-  const auto stop = [&] {
-    if (Clock::now() >= end) rescan_ = true;
-    return rescan_.load();
-  };
-  const auto registered = adapters_->scan({.stop = stop, .defer_texts = true}).added.size();
-  if (rescan_) {
+  bool out_of_time = false;
+  const auto late = [&] { return out_of_time = out_of_time || Clock::now() >= end; };
+  const auto registered = adapters_->scan({.stop = late, .defer_texts = true}).added.size();
+  if (out_of_time) {
+    rescanAdapters();
     log::warn("{} adapters were registered within {} ms; the rest is registered while the server answers", registered,
               limit.count());
   }
@@ -181,11 +180,13 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
   const auto stopped = [this] { return stopping_.load(); };
   auto scan_at = interval.count() > 0 ? Clock::now() + interval : Clock::time_point::max();
   while (true) {
-    bool try_again = true;
+    bool try_again = true, scans = false;
     try {
       AdapterDirectory::Found found;
       if (rescan_.exchange(false) || Clock::now() >= scan_at) {
+        scans = true;
         found = adapters_->scan({.stop = stopped, .leave_slow = true});
+        scans = false;
         if (interval.count() > 0) scan_at = Clock::now() + interval;
       }
       texts_left_ = false;
@@ -198,9 +199,10 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
       logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
+      if (scans) rescan_ = true;
     }
     std::unique_lock lock(wake_mutex_);
-    const auto woken = [this] { return stopping_ || rescan_ || texts_left_; };
+    const auto woken = [&] { return stopping_ || (rescan_ && !scans) || texts_left_; };
     if (try_again || interval.count() > 0) {
       wake_.wait_until(lock, try_again ? std::min(scan_at, Clock::now() + kSoon) : scan_at, woken);
     } else {

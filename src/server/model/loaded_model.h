@@ -39,13 +39,13 @@ class LoadedModel {
   bool stop();
 
  private:
-  // Registers the adapters in the directories. Those that are left after `limit` are left to refreshAdapters(), so that
-  // no tenant's files keep the server from becoming ready.
+  // Registers the adapters in the directories. What `limit` leaves is registered by refreshAdapters(), so that no
+  // tenant's files keep the server from becoming ready.
   void registerAdapters(std::chrono::milliseconds limit);
   void warmUp();
-  // Registers the adapters and reads the tokenizer files that the start or a load left out, and scans for new, changed
-  // and removed adapters at each interval (0: never) and at each call of rescanAdapters(), until stop(). Runs on a
-  // thread of its own, so that neither the start nor a signal waits for a tenant's files.
+  // Registers the adapters that the start left out, reads the tokenizer files that the start or a load left out, and
+  // scans for new, changed and removed adapters at each interval (0: never) and at each call of rescanAdapters(), until
+  // stop(). Runs on a thread of its own, so that neither the start nor a signal waits for a tenant's files.
   void refreshAdapters(std::chrono::seconds interval);
   // Sets one of the flags of refresh_ and notifies it.
   void wake(std::atomic<bool>& why);

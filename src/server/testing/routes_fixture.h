@@ -107,8 +107,8 @@ class RoutesTest : public ::testing::Test {
     return charges;
   }
 
-  // Waits until no request holds memory: that of an answered one is charged until its handler has returned, on whatever
-  // thread. An answer that a test keeps holds its own.
+  // Waits until no request holds memory. That of an answered one is charged until its handler has returned, on any
+  // thread. A response that a test keeps is still charged.
   void endRequests() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (clients->used() > 0 && std::chrono::steady_clock::now() < deadline) {
