@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "chorus/statistics.h"
@@ -12,8 +13,9 @@ namespace chorus::executor {
 // A sequence that occupies a slot.
 struct RunningSequence {
   IdType requestId = 0;
-  bool generates = false;  // false: its context is being computed
-  bool inStep = false;     // it takes part in the latest step
+  std::optional<IdType> clientId;  // of the request
+  bool generates = false;          // false: its context is being computed
+  bool inStep = false;             // it takes part in the latest step
   SizeType32 promptTokens = 0;
   SizeType32 computedTokens = 0;   // tokens whose keys and values are in the cache
   SizeType32 generatedTokens = 0;  // so far

@@ -25,6 +25,12 @@ struct WeightedLora {
   FloatType weight = 1.0f;  // finite; may be negative or 0
 };
 
+// Chorus: a number that is added to a token's logits.
+struct TokenBias {
+  SizeType32 token = 0;
+  float value = 0;  // minus infinity bans the token
+};
+
 class Request {
  public:
   static constexpr PriorityType kDefaultPriority = 0.5f;
@@ -83,6 +89,9 @@ class Request {
   const std::optional<std::list<VecTokens>>& getStopWords() const { return stopWords_; }
   // Added to every row of logits: [vocab] float32. Minus infinity bans a token.
   const std::optional<Tensor>& getEmbeddingBias() const { return embeddingBias_; }
+  // Chorus: added to the logits of single tokens, in addition to an embeddingBias; null: none. Each token occurs once.
+  // Requests may share it, and so do copies of a request.
+  const std::shared_ptr<const std::vector<TokenBias>>& getTokenBias() const { return tokenBias_; }
   const std::optional<ExternalDraftTokensConfig>& getExternalDraftTokensConfig() const { return externalDraftTokens_; }
   const std::optional<PromptTuningConfig>& getPromptTuningConfig() const { return pTuningConfig_; }
   const std::optional<MropeConfig>& getMropeConfig() const { return mRopeConfig_; }
@@ -138,6 +147,7 @@ class Request {
   void setBadWordTables(std::shared_ptr<const BadWordTables> v) { badWords_ = std::move(v); }
   void setStopWords(std::list<VecTokens> v) { stopWords_ = std::move(v); }
   void setEmbeddingBias(Tensor v) { embeddingBias_ = std::move(v); }
+  void setTokenBias(std::shared_ptr<const std::vector<TokenBias>> v) { tokenBias_ = std::move(v); }
   void setExternalDraftTokensConfig(ExternalDraftTokensConfig v) { externalDraftTokens_ = std::move(v); }
   void setPromptTuningConfig(PromptTuningConfig v) { pTuningConfig_ = std::move(v); }
   void setMropeConfig(MropeConfig v) { mRopeConfig_ = std::move(v); }
@@ -178,6 +188,7 @@ class Request {
   std::shared_ptr<const BadWordTables> badWords_;
   std::optional<std::list<VecTokens>> stopWords_;
   std::optional<Tensor> embeddingBias_;
+  std::shared_ptr<const std::vector<TokenBias>> tokenBias_;
   std::optional<ExternalDraftTokensConfig> externalDraftTokens_;
   std::optional<PromptTuningConfig> pTuningConfig_;
   std::optional<MropeConfig> mRopeConfig_;

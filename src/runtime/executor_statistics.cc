@@ -93,6 +93,7 @@ void ExecutorStatistics::publishBatch(std::span<Sequence* const> running, const 
     const size_t begin = running_adapters_.size();
     addAdapters(sequence->request, running_adapters_);
     running_.push_back({{.requestId = sequence->request.id,
+                         .clientId = sequence->request.client_id,
                          .generates = sequence->generates(),
                          .inStep = sequence->request.answerOf(*sequence).tookPartIn(step),
                          .promptTokens = sequence->promptLength(),

@@ -77,6 +77,18 @@ Refusal biasRefusal(const std::optional<executor::Tensor>& bias, int32_t vocab_s
   return std::nullopt;
 }
 
+Refusal biasRefusal(const executor::Request& request, int32_t vocab_size) {
+  if (request.getTokenBias() == nullptr) return std::nullopt;
+  for (const auto& [token, value] : *request.getTokenBias()) {
+    if (token < 0 || token >= vocab_size) {
+      return invalid("tokenBias has the token {}, which is not within the vocabulary [0, {})", token, vocab_size);
+    }
+    if (std::isnan(value) || value == HUGE_VALF)
+      return invalid("tokenBias of {} is {}: expected a finite number or minus infinity", token, value);
+  }
+  return std::nullopt;
+}
+
 Refusal samplingRefusal(const SamplingConfig& config, const RequestLimits& limits) {
   if (config.getBeamWidth() > limits.max_beam_width) {
     return invalid("Requested beam width {} is larger than configured max beam width {}", config.getBeamWidth(),
@@ -174,6 +186,7 @@ std::optional<Error> unknownTokenRefusal(const executor::Request& request, int32
     }
   }
   if (!refusal) refusal = biasRefusal(request.getEmbeddingBias(), vocab_size, model_vocab_size);
+  if (!refusal) refusal = biasRefusal(request, vocab_size);
   const auto reset = request.getSamplingConfig().getTopPResetIds();
   if (!refusal && reset && *reset >= vocab_size) {
     refusal = invalid("topPResetIds ({}) is not within the vocabulary [0, {})", *reset, vocab_size);

@@ -68,7 +68,7 @@ class LineQueueCopy : public LineQueue {
   HWY_INLINE explicit LineQueueCopy(LineQueue* queue)
       : LineQueue(queue != nullptr ? *queue : LineQueue()), queue_(queue) {}
   HWY_INLINE ~LineQueueCopy() {
-    if (queue_ != nullptr) *queue_ = *this;
+    if (queue_ != nullptr) *queue_ = static_cast<const LineQueue&>(*this);
   }
   LineQueueCopy(const LineQueueCopy&) = delete;
   LineQueueCopy& operator=(const LineQueueCopy&) = delete;

@@ -80,12 +80,16 @@ LogitRules::LogitRules(const SamplingParams& params, const executor::Request& re
       ngram_size_(params.no_repeat_ngram_size),
       prompt_ignore_length_(params.prompt_ignore_length),
       prompt_length_(request.getInputTokenIds().size()),
+      bias_(request.getTokenBias()),
       end_ids_(end_ids.begin(), end_ids.end()) {
   if (const auto& bias = request.getEmbeddingBias(); bias && bias->getDataType() == executor::DataType::kFP32) {
+    std::vector<executor::TokenBias> all;
     const auto* values = static_cast<const float*>(bias->getData());
     for (size_t i = 0; i < bias->getSize(); ++i) {
-      if (values[i] != 0.0f) bias_.push_back({static_cast<int32_t>(i), values[i]});
+      if (values[i] != 0.0f) all.push_back({static_cast<int32_t>(i), values[i]});
     }
+    if (bias_ != nullptr) all.insert(all.end(), bias_->begin(), bias_->end());
+    bias_ = std::make_shared<const std::vector<executor::TokenBias>>(std::move(all));
   }
   if (const auto& words = request.getBadWordTables(); words != nullptr && !words->empty()) bad_words_ = words;
 }
@@ -115,14 +119,16 @@ void LogitRules::append(int32_t generated) {
 }
 
 bool LogitRules::active(int32_t num_generated) const {
-  return counts_tokens_ || ngram_size_ > 0 || !bias_.empty() || bad_words_ != nullptr ||
+  return counts_tokens_ || ngram_size_ > 0 || (bias_ != nullptr && !bias_->empty()) || bad_words_ != nullptr ||
          (num_generated < min_tokens_ && !end_ids_.empty());
 }
 
 void LogitRules::apply(int32_t num_generated, LogitEdits& edits) const {
-  for (const Bias& bias : bias_) {
-    float& logit = edits.at(bias.token);
-    logit = atMostLargest(logit + bias.value);
+  if (bias_ != nullptr) {
+    for (const executor::TokenBias& bias : *bias_) {
+      float& logit = edits.at(bias.token);
+      logit = atMostLargest(logit + bias.value);
+    }
   }
   if (counts_tokens_) penalise(edits);
   if (num_generated < min_tokens_) {

@@ -80,10 +80,6 @@ class LogitRules {
   void apply(int32_t num_generated, LogitEdits& edits) const;
 
  private:
-  struct Bias {
-    int32_t token;
-    float value;
-  };
   void penalise(LogitEdits& edits) const;
   // Built by prepare().
   struct History {
@@ -99,7 +95,7 @@ class LogitRules {
   int32_t ngram_size_;
   int32_t prompt_ignore_length_;
   size_t prompt_length_;
-  std::vector<Bias> bias_;
+  std::shared_ptr<const std::vector<executor::TokenBias>> bias_;  // null: none
   std::vector<int32_t> end_ids_;
   std::shared_ptr<const BadWordTables> bad_words_;  // null: none
   History history_;

@@ -26,6 +26,7 @@ class ModelView {
     std::erase_if(models, [this](const auto& model) { return !sees(*model); });
     return models;
   }
+  bool isOfAdmin() const { return rights_ == nullptr || rights_->admin; }
   // The base model is visible to every key, because its name is the `root` of every adapter.
   const ServedModel& base() const { return models_.base(); }
 

@@ -49,7 +49,7 @@ OrderedJson adapterCacheJson(const executor::LiveBatch& batch, const Names& name
 
 }  // namespace
 
-HttpResponse describeBatch(const ApiContext& context, const ModelView& models) {
+HttpResponse describeBatch(const ApiContext& context, const ModelView& models, const Client* client) {
   const executor::LiveBatch batch = context.engine.liveBatch();
   Names names;
   for (const auto& model : models.list()) {
@@ -58,7 +58,9 @@ HttpResponse describeBatch(const ApiContext& context, const ModelView& models) {
   const std::string& base = models.base().name;
   OrderedJson sequences = OrderedJson::array();
   std::map<std::string, int> of_step;
+  const bool sees_all = models.isOfAdmin();
   for (const executor::RunningSequence& sequence : batch.running) {
+    if (!sees_all && (client == nullptr || sequence.clientId != client->id())) continue;
     const std::string model = modelOf(sequence, names, base);
     if (sequence.inStep) ++of_step[model];
     sequences.push_back(OrderedJson{{"model", model},

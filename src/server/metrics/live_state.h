@@ -7,7 +7,8 @@
 
 namespace chorus::server {
 
-// Adapters that `models` does not have appear without their names.
-HttpResponse describeBatch(const ApiContext& context, const ModelView& models);
+// Adapters that `models` does not have appear without their names. If the client's key has no admin rights, only the
+// sequences of this client appear, because the lengths of others' prompts and answers are not its business.
+HttpResponse describeBatch(const ApiContext& context, const ModelView& models, const Client* client);
 
 }  // namespace chorus::server

@@ -17,6 +17,7 @@
 
 #include "base/json.h"
 #include "server/metrics/access_log.h"
+#include "server/metrics/live_state.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/trace_context.h"
 #include "server/testing/routes_fixture.h"
@@ -291,6 +292,23 @@ TEST_F(MetricsTest, TheBatchIsDescribed) {
   EXPECT_EQ(batch["adapter_cache"]["adapters"][0]["name"], "shift");
   EXPECT_EQ(batch["adapter_cache"]["adapters"][0]["in_use"], 1);
   EXPECT_EQ(batch["adapter_cache"]["adapters"][0]["state"], "device");
+}
+
+TEST_F(MetricsTest, AKeySeesOnlyItsOwnSequencesInTheBatch) {
+  engine.live.running = {{.requestId = 7, .clientId = client->id(), .inStep = true, .promptTokens = 3, .adapters = {}},
+                         {.requestId = 8, .clientId = client->id() + 1, .inStep = true, .adapters = {}},
+                         {.requestId = 9, .inStep = true, .adapters = {}}};
+  const auto shown = [&](const std::shared_ptr<const KeyRights>& rights) {
+    const ModelView view(models, rights);
+    return Json::parse(describeBatch(*context, view, client.get()).body);
+  };
+  const Json own = shown(std::make_shared<const KeyRights>());
+  EXPECT_EQ(own["sequences"].size(), 1u);
+  EXPECT_EQ(own["sequences"][0]["prompt_tokens"], 3);
+  EXPECT_EQ(own["step"]["sequences_of_model"], (Json{{"base", 1}}));
+  EXPECT_EQ(own["running"], 3) << "the load is no secret";
+  EXPECT_EQ(shown(std::make_shared<const KeyRights>(KeyRights{.admin = true}))["sequences"].size(), 3u);
+  EXPECT_EQ(shown(nullptr)["sequences"].size(), 3u) << "without keys";
 }
 
 TEST_F(MetricsTest, RefusalsByLimitsHaveSixSeries) {

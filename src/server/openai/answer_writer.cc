@@ -37,7 +37,7 @@ void startGeneration(const ApiContext& context, Generation::Job job, const std::
   const bool begins_at_once = !job.model->adapter_id && job.model->composition.empty() && !job.queue_timeout;
   auto generation = std::make_shared<Generation>(context, std::move(job), meter);
   const HttpHeaders limits = generation->countUsage();
-  generation->enqueue();
+  generation->enqueue(meter);
   if (!limits.empty()) exchange->addHeaders(limits);
   generation->recordAccepted();
   try {

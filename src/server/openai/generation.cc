@@ -116,7 +116,7 @@ executor::Request Generation::makeRequest(const executor::VecTokens& prompt, int
   executor::Request request(prompt, maxTokensFor(prompt), streaming,
                             samplingConfigOf(options.sampling, context_.defaults, prompt.size(), index), output);
   request.setBadWordTables(rules_.bad_words);
-  if (rules_.embedding_bias) request.setEmbeddingBias(*rules_.embedding_bias);
+  request.setTokenBias(rules_.bias);
   if (!end_ids_.empty()) {
     request.setEndId(end_ids_.front());
     request.setExtraEndIds({end_ids_.begin() + 1, end_ids_.end()});
@@ -159,11 +159,11 @@ void Generation::chargeKept() {
     bytes += n * (kSequenceBytes + held_back) + (1 + n) * prompt.size() * sizeof(executor::TokenIdType);
   }
   if (rules_.bad_words != nullptr) bytes += rules_.bad_words->bytes();
-  if (rules_.embedding_bias) bytes += static_cast<size_t>(context_.engine.vocabSize()) * sizeof(float);
+  if (rules_.bias != nullptr) bytes += rules_.bias->size() * sizeof(executor::TokenBias);
   addCharge(kept_, bytes);
 }
 
-void Generation::enqueue() {
+void Generation::enqueue(WorkMeter& meter) {
   chargeKept();
   const auto n = static_cast<size_t>(job_.options.generated);
   // All prompts are checked before the first choice is enqueued, so that nothing runs of a request that is refused.
@@ -185,8 +185,10 @@ void Generation::enqueue() {
                                        .skip_special_tokens = options.skip_special_tokens,
                                        .stops_from = options.sampling.min_tokens.value_or(0)};
   for (Choice& choice : choices_) choice.text = job_.model->text->newStream(text_options);
+  const size_t work_of_choice = rules_.bias == nullptr ? 0 : rules_.bias->size();
   try {
     for (size_t c = 0; c < choices_.size(); ++c) {
+      meter.charge(WorkMeter::kObject + work_of_choice + promptOf(c).size() * sizeof(executor::TokenIdType));
       // One at a time, because each has a copy of its prompt.
       executor::Request request = makeRequest(promptOf(c), static_cast<int32_t>(c % n));
       // The choices of a client begin in their order, so the request has begun when the first of them has.

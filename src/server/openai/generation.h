@@ -75,9 +75,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Counts the request and its prompts against the limits on its client's and its adapters' use. Returns the headers
   // that say what is left; none without limits. Called once, before enqueue(). Throws ApiError (429).
   HttpHeaders countUsage();
-  // Enqueues every choice. Their progress is kept until deliver(). Throws ApiError (too long: 400, queue full: 429,
-  // shut down or queue timeout: 503) and cancels all choices then.
-  void enqueue();
+  // Enqueues every choice and charges the meter for each. Their progress is kept until deliver(). Throws ApiError (too
+  // long or too much work: 400, queue full: 429, shut down or queue timeout: 503) and cancels all choices then.
+  void enqueue(WorkMeter& meter);
   // Starts to report to the listener, with the progress that was kept.
   void deliver(std::shared_ptr<GenerationListener> listener);
   // Names the request's model and prompts in the job's record, if there is one. Called between enqueue() and deliver().

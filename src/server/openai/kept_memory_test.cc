@@ -106,7 +106,7 @@ TEST_F(KeptMemoryTest, WaitingSequencesAreCharged) {
   const size_t one = charge_of(R"("prompt":"p","max_tokens":2)");
   const std::string prompt = R"("prompt":")" + std::string(100, 'p') + R"(","max_tokens":2,"temperature":1)";
   EXPECT_GE(charge_of(prompt + R"(,"n":8)"), charge_of(prompt) + 7 * (1024 + 100 * sizeof(int32_t)));
-  EXPECT_GE(charge_of(R"("prompt":"p","max_tokens":2,"logit_bias":{"65":1})"), one + 258 * sizeof(float));
+  EXPECT_GE(charge_of(R"("prompt":"p","max_tokens":2,"logit_bias":{"65":1,"66":1})"), one + 2 * 8);
   // Five bytes for each byte of a stop string, and what each sequence may hold back.
   const std::string stop = R"("prompt":"p","max_tokens":2,"temperature":1,"stop":")" + std::string(1000, 's') + '"';
   EXPECT_GE(charge_of(stop), one + 6 * 1000);

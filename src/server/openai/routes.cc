@@ -169,7 +169,7 @@ HttpResponse modelList(const ApiContext&, const ModelView& models, const ClientP
   return listModels(models, client);
 }
 HttpResponse batch(const ApiContext& context, const ModelView& models, const ClientPtr& client) {
-  HttpResponse response = describeBatch(context, models);
+  HttpResponse response = describeBatch(context, models, client.get());
   ClientCharge memory(client);
   addCharge(memory, response.body.size());
   response.memory = std::move(memory);

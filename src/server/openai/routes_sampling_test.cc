@@ -190,10 +190,10 @@ TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
   EXPECT_EQ(sampling.getNoRepeatNgramSize(), 3);
   EXPECT_EQ(sampling.getMinTokens(), 2);
   EXPECT_EQ(sampling.getPromptIgnoreLength(), 2);
-  const auto* bias = static_cast<const float*>(engine.seen[0].getEmbeddingBias()->getData());
-  EXPECT_EQ(bias[97], -100.0f);
-  EXPECT_EQ(bias[5], 2.5f);
-  EXPECT_EQ(bias[6], 0.0f);
+  const auto& bias = *engine.seen[0].getTokenBias();
+  ASSERT_EQ(bias.size(), 2u);
+  EXPECT_EQ(std::pair(bias[0].token, bias[0].value), std::pair(5, 2.5f));
+  EXPECT_EQ(std::pair(bias[1].token, bias[1].value), std::pair(97, -100.0f));
   EXPECT_EQ(engine.seen[0].getBadWords(), (std::list<executor::VecTokens>{{'n', 'o'}, {'w', 'a', 'y'}}));
   completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"temperature":0.5)");
   EXPECT_EQ(engine.seen[1].getSamplingConfig().getPresencePenalty(), 3.0f) << "the engine divides first";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <utility>
 
 #include "base/random_bits.h"
@@ -53,8 +54,7 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
   });
   if (!words.empty()) rules.bad_words = std::make_shared<const BadWordTables>(std::move(words));
   if (fields.logit_bias.empty()) return rules;
-  auto bias = executor::Tensor::cpu(executor::DataType::kFP32, {vocab});
-  auto* values = static_cast<float*>(bias.getData());
+  std::map<int32_t, float> sums;  // "5" and "05" are one token
   for (const auto& [token, amount] : fields.logit_bias) {
     if (token >= vocab) {
       throw ApiError::invalid(fmt::format("Invalid value for 'logit_bias': token id {} is not below the vocabulary's "
@@ -62,9 +62,12 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
                                           token, vocab),
                               "logit_bias", "invalid_value");
     }
-    values[token] += amount;
+    sums[token] += amount;
   }
-  rules.embedding_bias = std::move(bias);
+  std::vector<executor::TokenBias> bias;
+  bias.reserve(sums.size());
+  for (const auto& [token, sum] : sums) bias.push_back({token, sum});
+  rules.bias = std::make_shared<const std::vector<executor::TokenBias>>(std::move(bias));
   return rules;
 }
 

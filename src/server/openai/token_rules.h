@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "chorus/request.h"
 #include "runtime/decoding/bad_words.h"
@@ -13,8 +13,8 @@ namespace chorus::server {
 
 // Rules that are the same for all choices of a job.
 struct TokenRules {
-  std::shared_ptr<const BadWordTables> bad_words;  // null: none
-  std::optional<executor::Tensor> embedding_bias;  // [vocab]
+  std::shared_ptr<const BadWordTables> bad_words;                // null: none
+  std::shared_ptr<const std::vector<executor::TokenBias>> bias;  // null: none
 };
 
 // Tokenizes bad words and charges the meter. Throws ApiError (status 400) for a token id that the model does not have,

@@ -175,6 +175,7 @@ class FakeEngine : public EngineClient {
     for (const auto& [id, running] : requests_) {
       executor::RunningSequence& sequence = batch.running.emplace_back();
       sequence.requestId = id;
+      sequence.clientId = running.request.getClientId();
       sequence.generates = !running.made.empty();
       sequence.inStep = true;
       sequence.promptTokens = static_cast<int32_t>(running.request.getInputTokenIds().size());
