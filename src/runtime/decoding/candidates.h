@@ -32,12 +32,15 @@ class CandidateFilter {
   double logSum(std::span<const float> logits, float most);
 
  private:
-  void gather(std::span<const float> logits, float most, const SamplingParams& params);
-  void nucleus(float top_p);
+  std::span<const Candidate> topK(std::span<const float> logits, size_t k);
 
   std::vector<float> weights_;
+  // Scratch keeps its largest size, so that a step which needs no more than an earlier one neither allocates nor
+  // clears.
   std::vector<Candidate> kept_;
-  std::vector<Candidate> heavy_;  // scratch of nucleus(): candidates that top-p may keep
+  std::vector<Candidate> members_;  // candidates among which the last one that a filter keeps is sought
+  std::vector<float> picked_;       // the logits that top-k keeps, in order of id
+  std::vector<int32_t> ids_;        // and their ids
 };
 
 }  // namespace chorus
