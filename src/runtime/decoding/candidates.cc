@@ -274,7 +274,7 @@ std::span<const Candidate> CandidateFilter::keep(std::span<const float> logits, 
   const bool nucleus = params.top_p < 1.0f;
   // The candidates lighter than `floor` weigh less together than the mass that top-p drops, so it drops all of them.
   const double floor = nucleus ? (1.0 - params.top_p) * total / static_cast<double>(size) * 0.999999 : 0.0;
-  // As a float that is not above it; the least positive one leaves out the tokens without weight.
+  // `floor` as a float, rounded down. It is positive, so that tokens of weight zero are left out too.
   const float least = std::max(static_cast<float>(floor) * 0.999999f, std::numeric_limits<float>::denorm_min());
   growTo(kept_, size);
   size_t count = 0;

@@ -180,13 +180,14 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
   const auto stopped = [this] { return stopping_.load(); };
   auto scan_at = interval.count() > 0 ? Clock::now() + interval : Clock::time_point::max();
   while (true) {
-    bool try_again = true, scans = false;
+    bool try_again = true;
+    bool scan_failed = false;
     try {
       AdapterDirectory::Found found;
       if (rescan_.exchange(false) || Clock::now() >= scan_at) {
-        scans = true;
+        scan_failed = true;  // until it has ended
         found = adapters_->scan({.stop = stopped, .leave_slow = true});
-        scans = false;
+        scan_failed = false;
         if (interval.count() > 0) scan_at = Clock::now() + interval;
       }
       texts_left_ = false;
@@ -199,10 +200,11 @@ void LoadedModel::refreshAdapters(std::chrono::seconds interval) {
       logFound(found);
     } catch (const std::exception& e) {  // for example out of memory: the next scan may succeed
       log::error("scanning for adapters failed: {}", e.what());
-      if (scans) rescan_ = true;
+      if (scan_failed) rescan_ = true;
     }
     std::unique_lock lock(wake_mutex_);
-    const auto woken = [&] { return stopping_ || (rescan_ && !scans) || texts_left_; };
+    // A scan that failed is done again after kSoon, not at once.
+    const auto woken = [&] { return stopping_ || (rescan_ && !scan_failed) || texts_left_; };
     if (try_again || interval.count() > 0) {
       wake_.wait_until(lock, try_again ? std::min(scan_at, Clock::now() + kSoon) : scan_at, woken);
     } else {
