@@ -231,7 +231,7 @@ TEST_F(Summarize, TransformersGetsTheAdaptersThatAreUsed) {
   ASSERT_EQ(with("0").status, 0);
   const Json job = readJsonFile(dir_.path() / "job.json");
   EXPECT_EQ(job.at("lora_dirs"), Json({(kDemo / "adapters/shout").string(), ""}));
-  EXPECT_EQ(job.at("lora_task_uids"), Json({0}));
+  EXPECT_EQ(job.at("lora_task_uids"), Json::array({0}));
   refuses(with("1"), "a.nemo: it has no adapter_config.json, and PEFT reads only");
   EXPECT_EQ(with("-1").status, 0);
 }

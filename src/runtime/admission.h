@@ -75,7 +75,7 @@ class Admission {
   const AdapterStore& adapters() const { return adapters_; }
 
   // Counts tokens that a sequence was served, see FairQueue.
-  void charge(const Sequence& sequence, int64_t tokens) noexcept { queue_.charge(sequence, tokens); }
+  void charge(const Sequence& sequence, double tokens) noexcept { queue_.charge(sequence, tokens); }
 
   // Puts the adapters of a sequence that is about to start on the device. If it throws, nothing has changed.
   void prepareStart(Sequence& sequence) { adapters_.ensure(sequence.adapter); }

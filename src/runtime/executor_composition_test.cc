@@ -192,5 +192,44 @@ TEST_F(ExecutorCompositionTest, CompositionsThatShareMembersDoNotDeadlock) {
   EXPECT_GT(stats.host.evictions, 0);
 }
 
+// Compositions of one client that are eight times as large as the base model, beside a sequence of another client.
+TEST_F(ExecutorCompositionTest, LargeCompositionsOfAClientDoNotSlowTheOthers) {
+  options.base_bytes = 1;
+  options.scheduler.max_batch_size = 8;
+  options.scheduler.kv_blocks = 200;
+  constexpr int32_t kTokens = 40;
+  Gate gate;
+  gate.close();
+  int steps = 0, composed_rows = 0;
+  before_step = [&](int, const StepInput& input) {
+    gate.pass();
+    if (input.adapters.size() == input.sequences.size()) return;  // after the neighbour's end
+    ++steps;
+    composed_rows += static_cast<int>(input.adapters.size());
+  };
+  start();
+  registerAdapters({"red-4", "blue-4"});
+  Request neighbour = request({1, 2, 3}, kTokens);
+  neighbour.setClientId(1);
+  const auto watched = enqueue(neighbour);
+  gate.awaitArrivals(1);
+  std::vector<std::pair<executor::IdType, float>> others;
+  for (int i = 0; i < 7; ++i) {
+    const float weight = 1.0f + static_cast<float>(i);
+    Request large = composed({4, 5}, 12, {{1, weight}, {2, 1.0f}});
+    large.setClientId(2);
+    others.emplace_back(enqueue(large), weight);
+  }
+  gate.open();
+  EXPECT_EQ(resultOf(watched).outputTokenIds.at(0), expectedTokens({1, 2, 3}, kTokens, kVocab));
+  for (const auto& [id, weight] : others) {
+    EXPECT_EQ(resultOf(id).outputTokenIds.at(0),
+              expectedTokens({4, 5}, 12, kVocab, fakeComposition({{"red-4", weight}, {"blue-4", 1.0f}})));
+  }
+  EXPECT_EQ(steps, kTokens) << "it has a token in each step";
+  EXPECT_GE(composed_rows, kTokens / 8 - 1);
+  EXPECT_LE(composed_rows, kTokens / 6) << "each costs 8 reads, and all together as many as the rest of the steps";
+}
+
 }  // namespace
 }  // namespace chorus

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -9,7 +10,6 @@ namespace chorus {
 
 struct QueueEntry::Client {
   std::optional<uint64_t> id;
-  uint64_t number = 0;
   int32_t weight = 1;
   int32_t running = 0;
   int64_t counter = 0;         // with kWeighted: see FairQueue::kCounterUnit
@@ -23,14 +23,16 @@ struct QueueEntry::Client {
 
 namespace {
 
-int64_t shareOf(int64_t tokens, int32_t weight) { return tokens * FairQueue::kCounterUnit / weight; }
+int64_t shareOf(double tokens, int32_t weight) {
+  return std::llround(tokens * static_cast<double>(FairQueue::kCounterUnit)) / weight;
+}
 
 }  // namespace
 
 FairQueue::FairQueue(Fairness fairness) : fairness_(fairness) {}
 FairQueue::~FairQueue() = default;
 
-uint64_t FairQueue::clientOf(const QueueEntry& entry) { return entry.client_->number; }
+std::optional<uint64_t> FairQueue::clientOf(const QueueEntry& entry) { return entry.client_->id; }
 
 int32_t FairQueue::runningOf(const QueueEntry& entry) { return entry.client_->running; }
 int32_t FairQueue::weightOf(const QueueEntry& entry) { return entry.client_->weight; }
@@ -53,10 +55,8 @@ void FairQueue::add(QueueEntry& entry, std::optional<uint64_t> client_id, int32_
   if (known == nullptr || *known == nullptr) {
     auto made = std::make_unique<Client>();
     made->id = client_id;
-    made->number = numbers_ + 1;
     if (client_id) known = &clients_.try_emplace(*client_id).first->second;
     *known = std::move(made);
-    ++numbers_;
   }
   entry.client_ = known->get();
   entry.client_->weight = weight;
@@ -89,7 +89,7 @@ void FairQueue::wake(Client& client) noexcept {
   ++num_clients_;
 }
 
-void FairQueue::charge(const QueueEntry& entry, int64_t tokens) noexcept {
+void FairQueue::charge(const QueueEntry& entry, double tokens) noexcept {
   if (fairness_ == Fairness::kWeighted) entry.client_->counter += shareOf(tokens, entry.client_->weight);
 }
 

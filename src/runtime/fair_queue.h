@@ -80,16 +80,16 @@ class FairQueue {
   // Removes an entry. runs: it is running, not waiting.
   void remove(QueueEntry& entry, bool runs) noexcept;
 
-  // Adds tokens that the entry was served to its client's counter.
-  void charge(const QueueEntry& entry, int64_t tokens) noexcept;
+  // Adds tokens that the entry was served, in whole or in part, to its client's counter.
+  void charge(const QueueEntry& entry, double tokens) noexcept;
 
   size_t numWaiting() const { return num_waiting_; }
   // Clients that have waiting or running entries.
   size_t numClients() const { return num_clients_; }
   // Clients without entries whose counter is kept.
   size_t numIdle() const { return clients_.size() + (anonymous_ != nullptr ? 1 : 0) - num_clients_; }
-  // Number of the entry's client, unique among the clients in the queue.
-  static uint64_t clientOf(const QueueEntry& entry);
+  // The id with which the entry was added.
+  static std::optional<uint64_t> clientOf(const QueueEntry& entry);
   // Running sequences of the entry's client.
   static int32_t runningOf(const QueueEntry& entry);
   static int32_t weightOf(const QueueEntry& entry);
@@ -143,7 +143,6 @@ class FairQueue {
   Client* first_waiting_ = nullptr;  // list of the clients that have waiting entries
   size_t num_waiting_ = 0;
   uint64_t clock_ = 0;       // counts starts, and clients that begin to wait
-  uint64_t numbers_ = 0;     // client numbers assigned so far
   uint64_t served_ = 0;      // added to clock_ for turns since beginTurns()
   std::vector<Turn> turns_;  // a heap; its capacity is reserved for all clients
 };

@@ -58,12 +58,12 @@ class Pass {
     running_ = last_running_;
     if (mayStart()) addWaiting();
     for (int32_t i = 0; i < last_running_; ++i) {
-      if (!isGone(i) && at(i).generating) plan_.sequences.push_back({i, 1, false, true});
+      if (getsRows(i) && at(i).generating) plan_.sequences.push_back({i, 1, false, true});
     }
     num_generating_ = static_cast<int32_t>(plan_.sequences.size());
     tokens_left_ = std::min(limits_.max_num_tokens - num_generating_, contextTokens());
     for (int32_t i = 0; i < last_running_; ++i) {
-      if (!isGone(i) && !at(i).generating) plan_.sequences.push_back({i, 0, true, false});
+      if (getsRows(i) && !at(i).generating) plan_.sequences.push_back({i, 0, true, false});
     }
     for (const int32_t i : plan_.started) plan_.sequences.push_back({i, 0, true, false});
     plan_.started.clear();
@@ -76,6 +76,7 @@ class Pass {
   int32_t count() const { return static_cast<int32_t>(requests_.size()); }
   const RequestView& at(int32_t i) const { return requests_[static_cast<size_t>(i)]; }
   bool isGone(int32_t i) const { return gone_[static_cast<size_t>(i)] != 0; }
+  bool getsRows(int32_t i) const { return !isGone(i) && !at(i).skipped; }
   bool pausing() const { return limits_.policy == CapacitySchedulerPolicy::kMAX_UTILIZATION; }
   int32_t blocksKept(const RequestView& r) const { return chorus::blocksKept(limits_, r); }
 
@@ -121,7 +122,7 @@ class Pass {
     bool adapters_wait = false;  // behind a request that was overtaken max_bypasses times
     for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
-      if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
+      if (r.skipped || (r.adapter != 0 && (adapters_wait || !r.adapter_ready))) continue;
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
       if (isShort(r.client)) continue;
       const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
@@ -173,7 +174,7 @@ class Pass {
     return left >= 0;
   }
 
-  bool isShort(uint64_t client) const {
+  bool isShort(std::optional<uint64_t> client) const {
     return std::any_of(short_.begin(), short_.end(), [&](int32_t i) { return at(i).client == client; });
   }
 
@@ -183,7 +184,7 @@ class Pass {
     return fair_pauses_ > 0 ? blocksKept(r) : blocksLacking(limits_, r);
   }
 
-  ClientTally& tallyOf(uint64_t client) {
+  ClientTally& tallyOf(std::optional<uint64_t> client) {
     const auto found =
         std::find_if(tallies_.begin(), tallies_.end(), [&](const auto& t) { return t.client == client; });
     return found != tallies_.end() ? *found : tallies_.emplace_back(ClientTally{client, 0, 0});
@@ -302,7 +303,7 @@ class Pass {
   }
 
   void computes(const RequestView& r) {
-    if (!r.generating && r.next_block != 0) computing_.push_back(r.next_block);
+    if (!r.generating && !r.skipped && r.next_block != 0) computing_.push_back(r.next_block);
   }
   // Whether another request computes this block. The requests of a static batch start together, so none of them can
   // wait for another.
@@ -347,7 +348,7 @@ class Pass {
   }
 
   void shareTokens() {
-    scored_rows_left_ = limits_.max_scored_rows;
+    scored_rows_left_ = std::min(limits_.max_scored_rows, std::max(room_.scored_tokens, limits_.kv.tokens_per_block));
     const auto contexts = std::span(plan_.sequences).subspan(static_cast<size_t>(num_generating_));
     if (ofSeveralClients(contexts)) {
       shareByClients(contexts);
@@ -396,7 +397,7 @@ class Pass {
   // room for one piece only.
   void shareByClients(std::span<PlannedSequence> contexts) {
     for (const PlannedSequence& sequence : contexts) {
-      const uint64_t client = at(sequence.request_index).client;
+      const std::optional<uint64_t> client = at(sequence.request_index).client;
       const bool known =
           std::any_of(lanes_.begin(), lanes_.end(), [&](const ContextLane& lane) { return lane.client == client; });
       if (!known) lanes_.push_back({client, false});
@@ -414,7 +415,7 @@ class Pass {
   }
 
   // The client's context that gets the next piece; null if none can get one.
-  PlannedSequence* nextOf(uint64_t client, std::span<PlannedSequence> contexts) const {
+  PlannedSequence* nextOf(std::optional<uint64_t> client, std::span<PlannedSequence> contexts) const {
     PlannedSequence* next = nullptr;
     for (PlannedSequence& sequence : contexts) {
       const RequestView& r = at(sequence.request_index);

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,8 @@ struct StepRoom {
   // Maximum context tokens, raised to one block if less. With several clients it is limited, because the generation of
   // all clients waits for a step with long contexts.
   int32_t context_tokens = std::numeric_limits<int32_t>::max();
+  // Limit on scored rows, beside SchedulerLimits::max_scored_rows; raised to one block if less.
+  int32_t scored_tokens = std::numeric_limits<int32_t>::max();
 };
 
 // An adapter of a request.
@@ -83,10 +86,13 @@ struct RequestView {
   std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
   bool adapter_ready = true;
   int32_t times_bypassed = 0;
-  uint64_t client = 0;  // equal numbers are one client
-  int32_t weight = 1;   // of the client
+  std::optional<uint64_t> client;
+  int32_t weight = 1;  // of the client
   float priority = 0;
-  int32_t steps_run = 0;  // running: steps since it started
+  int32_t steps_run = 0;          // running: steps since it started
+  int32_t steps_without_row = 0;  // running: latest steps in which it had no row
+  double adapter_size = 0;        // bytes of its adapters, divided by those of the base model's weights
+  bool skipped = false;           // gets no row in this step (runtime/costly_rows.h)
 };
 
 struct PlannedSequence {
@@ -98,13 +104,13 @@ struct PlannedSequence {
 
 // Resources that a client holds in a plan.
 struct ClientTally {
-  uint64_t client = 0;
+  std::optional<uint64_t> client;
   int32_t sequences = 0;
   int32_t blocks = 0;
 };
 // A client whose contexts share the step's tokens.
 struct ContextLane {
-  uint64_t client = 0;
+  std::optional<uint64_t> client;
   bool closed = false;  // gets no more: its next chunk does not fit, or its contexts are complete
 };
 

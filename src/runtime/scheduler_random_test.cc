@@ -101,6 +101,9 @@ void playOne(unsigned seed, int64_t& reused) {
   SchedulerSimulation simulation;
   Load load = randomLimits(random, simulation.limits);
   simulation.reuse = random.chance(80);
+  if (random.chance(40)) {
+    simulation.skips = [&](const SimulatedRequest& r) { return !r.adapters.empty() && random.chance(50); };
+  }
   const bool burst = random.chance(50);
   int32_t arrived = 0;
   int32_t budget = 100;  // steps, enough for all the work twice over plus recomputation

@@ -114,6 +114,7 @@ class Sequence : public QueueEntry {
   AdapterLease adapter;
   int32_t times_bypassed = 0;    // see SchedulerLimits::max_bypasses
   uint64_t cache_namespace = 0;  // of its blocks in the prefix cache; 0: none assigned
+  uint64_t ran_at = 0;           // number of the latest step in which it had rows
   uint64_t cache_scope = 0;      // eviction scope of its blocks; 0: none assigned
 
   // Changes the sequence's logits between the network and the sampler.

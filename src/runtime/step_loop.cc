@@ -26,6 +26,17 @@ StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_
   running_.reserve(slots);
 }
 
+// Bytes of the adapters that a row reads, divided by those of the base model.
+double StepLoop::adapterSize(const AdapterLease& lease) const {
+  if (lease.uses.empty() || options_.base_bytes == 0) return 0;
+  int64_t bytes = 0;
+  for (const AdapterUse& use : lease.uses) bytes += use.size.bytes;
+  // A composition may name an adapter several times.
+  const size_t terms = lease.composition != nullptr ? lease.composition->terms.size() : lease.uses.size();
+  const double reads_of_each = static_cast<double>(terms) / static_cast<double>(lease.uses.size());
+  return reads_of_each * static_cast<double>(bytes) / static_cast<double>(options_.base_bytes);
+}
+
 RequestView StepLoop::viewOf(Sequence& sequence) {
   RequestView view;
   view.num_tokens = sequence.numTokens();
@@ -41,7 +52,11 @@ RequestView StepLoop::viewOf(Sequence& sequence) {
   view.client = FairQueue::clientOf(sequence);
   view.weight = FairQueue::weightOf(sequence);
   view.priority = sequence.position.priority;
-  if (view.running) view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt());
+  if (view.running) {
+    view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt());
+    view.steps_without_row = static_cast<int32_t>(steps_ - 1 - sequence.ran_at);
+  }
+  view.adapter_size = adapterSize(sequence.adapter);
   blocks_.view(sequence, view);
   return view;
 }
@@ -97,9 +112,21 @@ bool StepLoop::plan() {
   blocks_.countFreed(running_, several_clients && candidates_.size() > running_.size(), views_);
   const auto now = Clock::now();
   if (several_clients) step_times_.shared(now);
-  const StepRoom room{
-      .free_blocks = blocks_.freeBlocks(), .turn = steps_, .context_tokens = step_times_.contextTokens(now)};
+  const bool limited =
+      step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
+  const double scored_token = step_times_.readsOfScoredToken();
+  const double reads =
+      limited ? costly_rows_.limit(views_, scored_token, steps_, false) : costly_rows_.skipLimits(views_);
+  const StepRoom room{.free_blocks = blocks_.freeBlocks(),
+                      .turn = steps_,
+                      .context_tokens = step_times_.contextTokens(now, std::max(reads, 1.0)),
+                      .scored_tokens = step_times_.scoredTokens(now, std::max(reads, 1.0))};
   schedule(options_.scheduler, room, views_, plan_);
+  if (plan_.sequences.empty() && limited) {
+    // Requests without costly rows cannot run now. For example, they wait for blocks.
+    costly_rows_.limit(views_, scored_token, steps_, true);
+    schedule(options_.scheduler, room, views_, plan_);
+  }
   applyPlan();
   return !plan_.sequences.empty();
 }
@@ -155,7 +182,7 @@ void StepLoop::release(Sequence& sequence) noexcept {
 }
 
 // A generated token takes a row of a step of its own, which is why it costs more than a token of a prompt.
-constexpr int64_t kGeneratedCost = 2;
+constexpr double kGeneratedCost = 2;
 
 void StepLoop::begin(Clock::time_point now) {
   changes_.clear();
@@ -170,11 +197,25 @@ void StepLoop::begin(Clock::time_point now) {
     step_stats_.newActiveRequestsQueueLatencyMS += answer.queueLatencyMs();
   }
   step_sequences_.clear();
+  const auto costs = costly_rows_.count(views_, plan_, step_times_.readsOfScoredToken());
+  step_work_ = {};
+  int64_t generated = 0;
   for (const auto& planned : plan_.sequences) {
     Sequence& sequence = plannedAt(planned);
     const int32_t first = sequence.numCached(), count = planned.num_tokens;
     blocks_.extend(sequence, count);
-    if (planned.samples) admission_.charge(sequence, kGeneratedCost);
+    sequence.ran_at = steps_ - 1;
+    const CostlyRows::Cost& cost = costs[step_sequences_.size()];
+    const int32_t scored_from = views_[static_cast<size_t>(planned.request_index)].scored_from;
+    if (planned.context) {
+      admission_.charge(sequence, (planned.samples ? kGeneratedCost : 0) + cost.total() * kRowsPerRead);
+      step_work_.context_tokens += count;
+      step_work_.scored_tokens += std::clamp(first + count - scored_from, 0, count);
+    } else {
+      admission_.charge(sequence, kGeneratedCost * (1 + cost.total() * kRowsPerRead));
+      step_work_.reads += cost.adapters;
+      ++generated;
+    }
     const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;
     step_sequences_.push_back(
         {sequence.tokens().subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first,
@@ -182,6 +223,7 @@ void StepLoop::begin(Clock::time_point now) {
          several_rows ? LogitsWanted::kAllRows
                       : sequence.request.answerOf(sequence).logitsOfNext(sequence, count, planned.samples)});
   }
+  step_work_.reads += readsOf(std::max<int64_t>(generated, 1));
   countStep();
 }
 
@@ -222,7 +264,6 @@ void StepLoop::run() {
   network_began_ = network_ended_ = Clock::now();
   const auto logits = runner_.run(input);
   network_ended_ = Clock::now();
-  step_times_.ran(step_stats_.numCtxTokens, network_ended_ - network_began_);
   const int64_t width = logitsWidth(input, options_.requests.vocab_size);
   if (logits.size() != input.logits_rows.size() * static_cast<size_t>(width)) {
     fail(ErrorCode::kInternal, "the network returned {} logits for {} rows", logits.size(), input.logits_rows.size());
@@ -233,6 +274,7 @@ void StepLoop::run() {
   sample_outputs_.resize(sample_inputs_.size());
   sampler_.sample(sample_inputs_, sample_outputs_);
   keepPromptScores();
+  step_times_.ran(step_work_, Clock::now() - network_began_);
   advance();
 }
 

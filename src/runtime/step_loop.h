@@ -11,6 +11,7 @@
 
 #include "runtime/admission.h"
 #include "runtime/core_options.h"
+#include "runtime/costly_rows.h"
 #include "runtime/decoding/decoding_strategy.h"
 #include "runtime/decoding/sampler.h"
 #include "runtime/request_table.h"
@@ -69,6 +70,7 @@ class StepLoop {
   Sequence& plannedAt(const PlannedSequence& planned) const {
     return *candidates_[static_cast<size_t>(planned.request_index)];
   }
+  double adapterSize(const AdapterLease& lease) const;
   RequestView viewOf(Sequence& sequence);
   void applyPlan();
   void start(Sequence& sequence);
@@ -91,10 +93,12 @@ class StepLoop {
   SequenceBlocks blocks_;
   StepBuilder builder_;
   StepTimes step_times_;
+  CostlyRows costly_rows_;
   Sampler sampler_;
   std::vector<Sequence*> running_;     // in the order they started
   executor::IterationType steps_ = 0;  // steps begun
   executor::IterationStats step_stats_;
+  StepWork step_work_;
   Clock::time_point network_began_, network_ended_;
   int64_t pauses_ = 0;
   SequenceChanges changes_;

@@ -2,7 +2,8 @@
 //
 // All sequences of a step wait for its end: a thousand context tokens of one client delay the next token of every other
 // client. So with several clients a step has about as many context tokens as take the time of the rest of the step, and
-// at least one block. With a single client a step is as large as the scheduler's limits allow.
+// at least one block. Tokens with log probabilities take longer than others, because each has a row of logits; they
+// have a limit of their own. With a single client a step is as large as the scheduler's limits allow.
 #pragma once
 
 #include <algorithm>
@@ -11,44 +12,74 @@
 #include <limits>
 #include <optional>
 
+#include "runtime/step_costs.h"
+
 namespace chorus {
+
+// What a step computes.
+struct StepWork {
+  // Reads of the generated rows, at least 1, and of their adapters (runtime/step_costs.h).
+  double reads = 0;
+  int32_t context_tokens = 0;
+  int32_t scored_tokens = 0;  // of context_tokens, those with log probabilities
+};
 
 // Not thread-safe.
 class StepTimes {
  public:
   using Clock = std::chrono::steady_clock;
-  // The limit applies until there has been a single client for this long, because a client that comes and goes is
+  // The limits apply until there has been a single client for this long, because a client that comes and goes is
   // expected to come back.
   static constexpr std::chrono::seconds kAlone{10};
 
   // Records that there are several clients.
   void shared(Clock::time_point now) { shared_at_ = now; }
-  // Records the time of a step with this many context tokens.
-  void ran(int32_t context_tokens, std::chrono::duration<double> time) {
-    if (context_tokens <= kFew) {
-      follow(rest_, time.count());
-    } else if (rest_ > 0) {
-      follow(token_, std::max(time.count() - rest_, 0.0) / context_tokens);
+  bool isShared(Clock::time_point now) const { return shared_at_ && now - *shared_at_ <= kAlone; }
+  // Records the time of a step, from the begin of the network to the end of the sampler.
+  void ran(const StepWork& work, std::chrono::duration<double> time) {
+    if (work.context_tokens <= kFew && work.scored_tokens == 0) {
+      const double read = time.count() / (work.reads + work.context_tokens / kRowsPerRead);
+      // The time of many rows says less about a read, because how many rows take as long differs.
+      if (read_ <= 0 || work.reads <= kFewReads) follow(read_, read);
+      return;
+    }
+    // Estimates of a small part of the time would be mostly errors of the estimate of the rest.
+    const double of_contexts = time.count() - read_ * work.reads;
+    if (read_ <= 0 || of_contexts < time.count() / 4) return;
+    if (work.scored_tokens == 0) {
+      follow(token_, of_contexts / work.context_tokens);
+    } else {
+      const double of_others = token_ * (work.context_tokens - work.scored_tokens);
+      follow(scored_, std::max(of_contexts - of_others, token_ * work.scored_tokens) / work.scored_tokens);
     }
   }
-  // Maximum context tokens of the next step.
-  int32_t contextTokens(Clock::time_point now) const {
-    constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
-    if (!shared_at_ || now - *shared_at_ > kAlone || rest_ <= 0 || token_ <= 0) return kNoLimit;
-    return static_cast<int32_t>(std::min(rest_ / token_, double{kNoLimit}));
-  }
+
+  // Maximum context tokens of the next step. reads: of its generated rows.
+  int32_t contextTokens(Clock::time_point now, double reads) const { return within(now, reads, token_); }
+  // Maximum of those with log probabilities.
+  int32_t scoredTokens(Clock::time_point now, double reads) const { return within(now, reads, scored_); }
+  // The reads that take as long as a token with log probabilities.
+  double readsOfScoredToken() const { return read_ > 0 && scored_ > 0 ? scored_ / read_ : 1 / kRowsPerRead; }
 
  private:
   static constexpr int32_t kFew = 16;  // a step with at most this many context tokens counts as one without contexts
+  static constexpr double kFewReads = 2;
   // The estimate goes down at once and up slowly, because other load on the machine makes single steps longer, never
   // shorter.
   static void follow(double& estimate, double seen) {
     estimate = estimate <= 0 || seen < estimate ? seen : estimate + (seen - estimate) / 16;
   }
+  int32_t within(Clock::time_point now, double reads, double price) const {
+    constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+    if (!isShared(now) || read_ <= 0 || price <= 0) return kNoLimit;
+    return static_cast<int32_t>(std::min(read_ * reads / price, double{kNoLimit}));
+  }
 
   std::optional<Clock::time_point> shared_at_;
-  double rest_ = 0;   // seconds of a step without contexts; 0: not known
-  double token_ = 0;  // seconds per context token; 0: not known
+  // Seconds; 0: not known.
+  double read_ = 0;
+  double token_ = 0;   // of a context token without log probabilities
+  double scored_ = 0;  // of one with log probabilities
 };
 
 }  // namespace chorus

@@ -12,26 +12,59 @@ TEST(StepTimes, ASharedStepHasAsManyContextTokensAsTakeTheTimeOfItsRest) {
   StepTimes times;
   const auto now = StepTimes::Clock::now();
   times.shared(now);
-  EXPECT_EQ(times.contextTokens(now), kNoLimit) << "nothing is known yet";
-  times.ran(0, Seconds(0.010));
-  times.ran(1000, Seconds(0.110));
-  EXPECT_NEAR(times.contextTokens(now), 100, 1);
-  EXPECT_NEAR(times.contextTokens(now + StepTimes::kAlone), 100, 1);
-  EXPECT_EQ(times.contextTokens(now + StepTimes::kAlone + std::chrono::seconds(1)), kNoLimit) << "it is alone again";
+  EXPECT_EQ(times.contextTokens(now, 1), kNoLimit) << "nothing is known yet";
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .context_tokens = 1000}, Seconds(0.110));
+  EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
+  EXPECT_NEAR(times.contextTokens(now, 3), 300, 1) << "a step with more rows takes longer anyway";
+  EXPECT_NEAR(times.contextTokens(now + StepTimes::kAlone, 1), 100, 1);
+  const auto alone = now + StepTimes::kAlone + std::chrono::seconds(1);
+  EXPECT_FALSE(times.isShared(alone));
+  EXPECT_EQ(times.contextTokens(alone, 1), kNoLimit);
   times.shared(now + std::chrono::minutes(1));
-  EXPECT_NEAR(times.contextTokens(now + std::chrono::minutes(1)), 100, 1);
+  EXPECT_NEAR(times.contextTokens(now + std::chrono::minutes(1), 1), 100, 1);
 }
 
 TEST(StepTimes, AStepThatWasHeldUpCountsLittle) {
   StepTimes times;
   const auto now = StepTimes::Clock::now();
   times.shared(now);
-  times.ran(1, Seconds(0.010));
-  times.ran(1000, Seconds(0.110));
-  times.ran(1000, Seconds(1.010));
-  EXPECT_GT(times.contextTokens(now), 60);
-  for (int i = 0; i < 200; ++i) times.ran(1000, Seconds(1.010));
-  EXPECT_NEAR(times.contextTokens(now), 10, 1) << "contexts take longer for good";
+  times.ran({.reads = 1 - 1 / kRowsPerRead, .context_tokens = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .context_tokens = 1000}, Seconds(0.110));
+  times.ran({.reads = 1, .context_tokens = 1000}, Seconds(1.010));
+  EXPECT_GT(times.contextTokens(now, 1), 60);
+  for (int i = 0; i < 200; ++i) times.ran({.reads = 1, .context_tokens = 1000}, Seconds(1.010));
+  EXPECT_NEAR(times.contextTokens(now, 1), 10, 1) << "contexts take longer for good";
+}
+
+TEST(StepTimes, TokensWithLogProbabilitiesHaveAPriceOfTheirOwn) {
+  StepTimes times;
+  const auto now = StepTimes::Clock::now();
+  times.shared(now);
+  EXPECT_EQ(times.readsOfScoredToken(), 1 / kRowsPerRead) << "nothing is known yet";
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.020));
+  times.ran({.reads = 1, .context_tokens = 150, .scored_tokens = 100}, Seconds(0.515));
+  EXPECT_NEAR(times.scoredTokens(now, 1), 2, 0.1) << "each takes 5 ms";
+  EXPECT_NEAR(times.readsOfScoredToken(), 0.5, 0.01);
+  EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
+  times.ran({.reads = 1, .context_tokens = 8, .scored_tokens = 8}, Seconds(0.012));
+  times.ran({.reads = 8, .context_tokens = 100, .scored_tokens = 8}, Seconds(0.079));
+  EXPECT_NEAR(times.readsOfScoredToken(), 0.5, 0.01) << "a small part of a step says little about its price";
+  times.ran({.reads = 1, .context_tokens = 200, .scored_tokens = 100}, Seconds(0.021));
+  EXPECT_NEAR(times.readsOfScoredToken(), 0.01, 0.001) << "it takes at least as long as one without";
+}
+
+TEST(StepTimes, ALargeStepDoesNotChangeWhatAReadTakes) {
+  StepTimes times;
+  const auto now = StepTimes::Clock::now();
+  times.shared(now);
+  times.ran({.reads = 1}, Seconds(0.010));
+  // Here 64 rows take 1.5 reads, not 4.9, and contexts seem to take no time at all.
+  times.ran({.reads = readsOf(64)}, Seconds(0.015));
+  times.ran({.reads = readsOf(64), .context_tokens = 100}, Seconds(0.020));
+  times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.020));
+  EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """Requests that try to take more than their share of the computing thread."""
 
+import itertools
 import time
 
 import wire
@@ -30,16 +31,16 @@ def choices_refused(stage):
     stage.check_answers(stage.attack(ask_choices, allowed), {200, 429})
 
 
-def stream_choices(address, body, seconds, count):
-    """Keeps `count` streams with many choices open from one client. Returns the number of each status."""
+def keep_streams(address, bodies, seconds, count):
+    """Keeps `count` streams of one client open, which take the bodies in turn. Returns the number of each status."""
     end, statuses = time.monotonic() + seconds, {}
     opened = []
-    data = wire.request_bytes(COMPLETIONS, {**body, "stream": True})
+    requests = itertools.cycle([wire.request_bytes(COMPLETIONS, {**body, "stream": True}) for body in bodies])
     while time.monotonic() < end:
         while len(opened) < count:
             try:
                 connection = wire.connect(address, timeout=2)
-                connection.sendall(data)
+                connection.sendall(next(requests))
                 opened.append([connection, True])
             except OSError:
                 break
@@ -68,7 +69,7 @@ def choices_many(stage):
     """One client sends as many choices as are allowed in many requests at once, enough to fill whole batches."""
     for body, count in (({**LONG, "n": 16, "max_tokens": 900}, 1), ({**LONG, "n": 16, "max_tokens": 900}, 12),
                         ({**LONG, "n": 1, "max_tokens": 900}, 100), ({**LONG, "prompt": [7] * 900, "max_tokens": 1}, 30)):
-        statuses = stage.attack(stream_choices, body, 2.5, count)
+        statuses = stage.attack(keep_streams, [body], 2.5, count)
         stage.note(f"{count} requests with {body.get('n', 1)} choices: {statuses}")
         bad = [status for status in statuses or {} if status not in (200, 400, 429, 503)]
         stage.check(not bad, f"statuses {bad}")
@@ -79,8 +80,36 @@ def choices_many(stage):
 def choices_1024(stage):
     """One request for 1,024 choices, in case the server accepts it."""
     body = {**LONG, "prompt": [f"p{n}" for n in range(8)], "n": 128, "max_tokens": 900}
-    statuses = stage.attack(stream_choices, body, 6, 1)
+    statuses = stage.attack(keep_streams, [body], 6, 1)
     stage.note(str(statuses))
+
+
+# --- rows that cost more than others ---------------------------------------------------------------------------------------
+
+COPIES = [f"copy-{n}" for n in range(7)]
+
+
+@scenario("compositions-many")
+def compositions_many(stage):
+    """One client fills batches with compositions of many adapters, no two alike: each is read for its own row."""
+    for name in COPIES:
+        stage.server.put_adapter(name)
+    for name in COPIES:
+        stage.server.wait_served(name)
+    bodies = [{**LONG, "max_tokens": 200, "adapters": [{"name": name, "weight": (1 + n) / 1000} for name in COPIES]}
+              for n in range(500)]
+    statuses = stage.attack(keep_streams, bodies, 6, 100)
+    stage.note(str(statuses))
+    stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
+
+
+@scenario("scored-prompts")
+def scored_prompts(stage):
+    """One client keeps asking for the log probabilities of long prompts, which have a row of logits for each token."""
+    bodies = [{**LONG, "prompt": [7 + n] * 400, "max_tokens": 1, "echo": True, "logprobs": 5} for n in range(50)]
+    statuses = stage.attack(keep_streams, bodies, 6, 30)
+    stage.note(str(statuses))
+    stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
 
 
 # --- no_repeat_ngram_size -----------------------------------------------------------------------------------------------

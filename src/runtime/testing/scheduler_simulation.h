@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,6 +62,7 @@ class SchedulerSimulation {
  public:
   SchedulerLimits limits;
   bool reuse = true;
+  std::function<bool(const SimulatedRequest&)> skips;  // sets RequestView::skipped; empty: nobody is skipped
 
   void arrive(SimulatedRequest request);
   // Ends a request now, running or waiting. Returns false if there is none of this name.
@@ -214,9 +216,14 @@ inline std::string SchedulerSimulation::step() {
   waiting_.clear();
   for (const auto& r : all) views.push_back(view(r));
   countFreed(all, views);
-  schedule(limits,
-           {.free_blocks = blocks_->numBlocks() - blocks_->lastingBlocks(), .turn = static_cast<uint64_t>(steps_)},
-           views, plan_);
+  const StepRoom room{.free_blocks = blocks_->numBlocks() - blocks_->lastingBlocks(),
+                      .turn = static_cast<uint64_t>(steps_)};
+  for (size_t i = 0; i < all.size(); ++i) views[i].skipped = skips && skips(all[i]);
+  schedule(limits, room, views, plan_);
+  if (plan_.sequences.empty()) {
+    for (RequestView& view : views) view.skipped = false;
+    schedule(limits, room, views, plan_);
+  }
   check(views);
 
   const auto at = [&](int32_t i) -> SimulatedRequest& { return all[static_cast<size_t>(i)]; };
@@ -317,6 +324,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (end < r.num_tokens && !limits.chunked_context && !r.was_paused) broken("a chunk where none is allowed");
     if (s.context == r.generating) broken("context and generation mixed up");
     if (r.adapter != 0 && !r.adapter_ready) broken("a planned request whose adapter is not ready");
+    if (r.skipped) broken("a planned request that is skipped");
     if (i > 0) {
       const auto& before = plan_.sequences[i - 1];
       if (s.context && !before.context) broken("a context after generation");
@@ -337,7 +345,7 @@ inline void SchedulerSimulation::check(const std::vector<RequestView>& views) co
     if (started && (r.running || !seen.contains(i))) broken("started without tokens, or twice");
     if (paused && (!r.running || seen.contains(i))) broken("paused although not running, or paused and planned");
     if (seen.contains(i) && !r.running && !started) broken("planned without a start");
-    if (r.generating && !paused && !seen.contains(i)) broken("a generating request is not in the plan");
+    if (r.generating && !r.skipped && !paused && !seen.contains(i)) broken("a generating request is not in the plan");
     if ((r.running && !paused) || started) {
       ++running;
       for (const AdapterUse& use : r.adapters) {

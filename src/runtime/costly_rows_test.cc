@@ -1,0 +1,230 @@
+#include "runtime/costly_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace chorus {
+namespace {
+
+RequestView generating(std::optional<uint64_t> client, uint64_t adapter = 0, double size = 0) {
+  RequestView r;
+  r.num_tokens = 10;
+  r.num_cached = 9;
+  r.running = r.generating = true;
+  r.client = client;
+  r.adapter = adapter;
+  r.adapter_size = size;
+  return r;
+}
+RequestView waiting(std::optional<uint64_t> client, uint64_t adapter, double size) {
+  RequestView r = generating(client, adapter, size);
+  r.running = r.generating = false;
+  r.num_cached = 0;
+  return r;
+}
+
+// Plays steps: every request that is not skipped gets one row, or all tokens of its context.
+struct Player {
+  std::vector<RequestView> requests;
+  CostlyRows costly;
+  uint64_t turn = 0;
+  std::vector<int> rows;  // of each request
+  double costs = 0;       // of all steps
+  double base = 0;        // reads of the base's rows of all steps
+
+  void step() {
+    rows.resize(requests.size());
+    costly.limit(requests, 0.1, turn++, false);
+    SchedulerPlan plan;
+    int64_t all = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      RequestView& r = requests[i];
+      ++r.steps_without_row;
+      if (r.skipped) continue;
+      r.steps_without_row = 0;
+      const int32_t tokens = r.generating ? 1 : r.num_tokens - r.num_cached;
+      plan.sequences.push_back({static_cast<int32_t>(i), tokens, !r.generating, true});
+      ++rows[i];
+      all += r.num_cached >= r.scored_from ? 0 : tokens;
+    }
+    base += readsOf(all);
+    for (const auto& cost : costly.count(requests, plan, 0.1)) costs += cost.total();
+  }
+  Player& play(int steps) {
+    for (int i = 0; i < steps; ++i) step();
+    return *this;
+  }
+};
+
+TEST(AdapterCosts, TheRowsOfAnAdapterShareItsCost) {
+  AdapterCosts costs;
+  costs.begin(3);
+  costs.add(1, 1);
+  costs.add(2, 16);
+  costs.add(1, 16);
+  costs.add(2, 1);
+  EXPECT_DOUBLE_EQ(costs.cost(1, 0.5, 16) + costs.cost(1, 0.5, 1), 0.5 * 2);
+  EXPECT_DOUBLE_EQ(costs.cost(2, 1, 17), 2);
+  EXPECT_EQ(costs.cost(3, 1, 1), 0);
+  costs.begin(3);
+  EXPECT_EQ(costs.cost(1, 1, 1), 0);
+}
+
+TEST(CostlyRows, CompositionsTakeAsLongAsTheRest) {
+  Player player;
+  player.requests.push_back(generating(1));
+  for (uint64_t i = 1; i <= 63; ++i) player.requests.push_back(generating(2, i, 0.5));
+  player.play(1000);
+  EXPECT_EQ(player.rows[0], 1000) << "the other client's sequence has a row in every step";
+  EXPECT_NEAR(player.costs / player.base, 1, 0.02);
+  const auto [least, most] = std::minmax_element(player.rows.begin() + 1, player.rows.end());
+  EXPECT_LE(*most - *least, *least / 8) << "its sequences take turns";
+}
+
+TEST(CostlyRows, UsualAdaptersAreNeverSkipped) {
+  for (const double size : {0.004, 0.016, 1 / kRowsPerRead}) {
+    Player player;
+    player.requests.push_back(generating(0));
+    for (uint64_t i = 1; i <= 64; ++i) player.requests.push_back(generating(1 + i % 3, i, size));
+    for (const int rows : player.play(100).rows) EXPECT_EQ(rows, 100) << size;
+  }
+}
+
+TEST(CostlyRows, RowsOfOneLargeAdapterCostLittleMoreThanOne) {
+  Player player;
+  player.requests.push_back(generating(1));
+  for (int i = 0; i < 63; ++i) player.requests.push_back(generating(2, 7, 0.9));
+  for (const int rows : player.play(100).rows) EXPECT_EQ(rows, 100);
+}
+
+TEST(CostlyRows, ClientsOfEqualDemandsAreNotLimited) {
+  Player player;
+  for (uint64_t i = 1; i <= 32; ++i) player.requests.push_back(generating(i % 4, i, 0.5));
+  for (const int rows : player.play(100).rows) EXPECT_EQ(rows, 100);
+  player.requests.push_back(generating(5, 99, 0.5));
+  player.play(100);
+  EXPECT_EQ(player.rows.back(), 100) << "who asks for the least always gets it";
+  EXPECT_LT(player.rows.front(), 200);
+}
+
+// Client 1 has one request with a cost, client 2 has many.
+TEST(CostlyRows, TimeIsSharedMaxMinAndByWeight) {
+  for (const int32_t weight : {1, 3}) {
+    Player player;
+    player.requests = {generating(3), generating(1, 1, 0.4)};
+    for (uint64_t i = 2; i <= 40; ++i) player.requests.push_back(generating(2, i, 2));
+    for (uint64_t i = 41; i <= 60; ++i) player.requests.push_back(generating(4, i, 0.5));
+    for (RequestView& r : player.requests) r.weight = r.client == 4 ? weight : 1;
+    player.play(3000);
+    const auto served = [&](size_t begin, size_t end, double size) {
+      return size *
+             std::accumulate(player.rows.begin() + static_cast<ptrdiff_t>(begin),
+                             player.rows.begin() + static_cast<ptrdiff_t>(end), 0) /
+             3000;
+    };
+    const double of_2 = served(2, 41, 2), of_4 = served(41, 61, 0.5);
+    EXPECT_NEAR(of_4 / of_2, weight, 0.1);
+    EXPECT_GT(served(1, 2, 0.4), std::min(0.3, of_2 - 0.1)) << weight;
+  }
+}
+
+TEST(CostlyRows, NewClientsDoNotGetAroundTheLimit) {
+  Player player;
+  player.requests = {generating(1)};
+  player.requests.resize(64);
+  uint64_t client = 10;
+  for (int step = 0; step < 1000; ++step) {
+    // Sixty-three new clients in each step, each with a composition of its own.
+    for (size_t i = 1; i < 64; ++i) player.requests[i] = waiting(client + i, client + i, 0.5);
+    client += 63;
+    player.step();
+  }
+  EXPECT_LT(player.costs / player.base, 1.1);
+}
+
+TEST(CostlyRows, ClientsThatLeftTakeNothingFromThosePresent) {
+  Player player;
+  player.requests = {generating(1), generating(2, 2, 0.5)};
+  for (uint64_t client = 100; client < 2000; ++client) player.requests.push_back(waiting(client, client, 0.5));
+  player.play(3);
+  player.requests.resize(2);
+  player.play(300);
+  player.rows.assign(2, 0);
+  player.play(100);
+  EXPECT_EQ(player.rows[1], 100);
+}
+
+TEST(CostlyRows, ARequestThatWaitsStartsAlthoughItsClientHasManyRunning) {
+  Player player;
+  player.requests = {generating(1)};
+  for (uint64_t i = 0; i < 40; ++i) player.requests.push_back(generating(2, i, 0.5));
+  player.play(100);
+  player.requests.push_back(waiting(2, 99, 0.5));
+  player.play(20);
+  EXPECT_GE(player.rows.back(), 1);
+}
+
+// Waiting requests that never start do not keep the running ones from their rows.
+TEST(CostlyRows, RequestsThatCannotStartTakeNoTurnsFromThoseThatRun) {
+  Player player;
+  player.requests = {generating(1), generating(2, 2, 3)};
+  for (uint64_t i = 3; i < 12; ++i) player.requests.push_back(waiting(2, i, 3));
+  int rows = 0;
+  for (uint64_t turn = 0; turn < 200; ++turn) {
+    player.costly.limit(player.requests, 0.1, turn, false);
+    SchedulerPlan plan;
+    plan.sequences.push_back({0, 1, false, true});
+    if (!player.requests[1].skipped) plan.sequences.push_back({1, 1, false, true});
+    rows += player.requests[1].skipped ? 0 : 1;
+    player.costly.count(player.requests, plan, 0.1);
+  }
+  EXPECT_GE(rows, 30);
+}
+
+TEST(CostlyRows, SomebodyRunsWhateverIsOwed) {
+  Player player;
+  player.requests = {generating(1, 1, 50), generating(2, 2, 20)};
+  player.play(100);
+  EXPECT_EQ(player.rows[1], 100);
+  EXPECT_NEAR(player.rows[0], 40, 2);
+  // Nobody without costs runs, although one such request waits.
+  player.requests.push_back(waiting(3, 0, 0));
+  player.costly.limit(player.requests, 0.1, 0, false);
+  player.costly.limit(player.requests, 0.1, 0, true);
+  EXPECT_FALSE(player.requests[0].skipped && player.requests[1].skipped);
+}
+
+TEST(CostlyRows, WithoutLimitsNothingIsOwed) {
+  Player player;
+  player.requests = {generating(1, 1, 50), generating(2)};
+  player.play(1);
+  ASSERT_EQ(player.costs, 50);
+  player.step();
+  ASSERT_TRUE(player.requests[0].skipped);
+  player.costly.skipLimits(player.requests);
+  player.costly.limit(player.requests, 0.1, 0, false);
+  EXPECT_FALSE(player.requests[0].skipped);
+}
+
+TEST(CostlyRows, PromptsWithLogProbabilitiesCostTheirRowsOfLogits) {
+  RequestView scored = waiting(2, 0, 0);
+  scored.running = true;
+  scored.num_tokens = 32;
+  scored.scored_from = 64;
+  Player player;
+  player.requests = {generating(1), scored};
+  player.play(10);
+  EXPECT_EQ(player.rows[1], 10) << "these tokens have no log probabilities";
+  player.requests[1].scored_from = 0;
+  player.costs = player.base = 0;
+  player.rows[1] = 0;
+  player.play(1000);
+  EXPECT_NEAR(player.costs / player.base, 1, 0.02);
+  EXPECT_NEAR(player.costs, player.rows[1] * 32 * 0.1, 1e-6) << "and these have";
+}
+
+}  // namespace
+}  // namespace chorus
