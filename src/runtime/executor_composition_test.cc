@@ -199,7 +199,6 @@ TEST_F(ExecutorCompositionTest, LargeCompositionsOfAClientDoNotSlowTheOthers) {
   options.scheduler.kv_blocks = 200;
   constexpr int32_t kTokens = 40;
   Gate gate;
-  gate.close();
   int steps = 0, composed_rows = 0;
   before_step = [&](int, const StepInput& input) {
     gate.pass();
@@ -209,10 +208,12 @@ TEST_F(ExecutorCompositionTest, LargeCompositionsOfAClientDoNotSlowTheOthers) {
   };
   start();
   registerAdapters({"red-4", "blue-4"});
+  answer(composed({1}, 1, {{1, 1.0f}, {2, 1.0f}}));  // loads the adapters
+  gate.close();
   Request neighbour = request({1, 2, 3}, kTokens);
   neighbour.setClientId(1);
   const auto watched = enqueue(neighbour);
-  gate.awaitArrivals(1);
+  gate.awaitArrivals(2);
   std::vector<std::pair<executor::IdType, float>> others;
   for (int i = 0; i < 7; ++i) {
     const float weight = 1.0f + static_cast<float>(i);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cassert>
 
+#include "runtime/context_tokens.h"
+
 namespace chorus {
 namespace {
 
 using executor::CapacitySchedulerPolicy;
-using executor::ContextChunkingPolicy;
 
 // The most blocks that r holds until it has `tokens` tokens. The chunks of a context have up to max_num_tokens tokens.
 int32_t mostBlocks(const SchedulerLimits& limits, const RequestView& r, int32_t tokens) {
@@ -35,8 +36,7 @@ class Pass {
         skipped_(plan.scratch.skipped),
         short_(plan.scratch.short_of_blocks),
         tallies_(plan.scratch.clients),
-        gone_(plan.scratch.gone),
-        lanes_(plan.scratch.lanes) {
+        gone_(plan.scratch.gone) {
     while (num_running_ < count() && at(num_running_).running) ++num_running_;
     plan.paused.clear();
     plan.started.clear();
@@ -47,7 +47,6 @@ class Pass {
     skipped_.clear();
     short_.clear();
     tallies_.clear();
-    lanes_.clear();
     gone_.assign(static_cast<size_t>(num_running_), 0);
     several_clients_ = std::any_of(requests.begin(), requests.end(),
                                    [&](const RequestView& r) { return r.client != requests.front().client; });
@@ -60,14 +59,15 @@ class Pass {
     for (int32_t i = 0; i < last_running_; ++i) {
       if (getsRows(i) && at(i).generating) plan_.sequences.push_back({i, 1, false, true});
     }
-    num_generating_ = static_cast<int32_t>(plan_.sequences.size());
-    tokens_left_ = std::min(limits_.max_num_tokens - num_generating_, contextTokens());
+    const size_t generating = plan_.sequences.size();
+    const int32_t tokens = std::min(limits_.max_num_tokens - static_cast<int32_t>(generating), contextTokens());
     for (int32_t i = 0; i < last_running_; ++i) {
       if (getsRows(i) && !at(i).generating) plan_.sequences.push_back({i, 0, true, false});
     }
     for (const int32_t i : plan_.started) plan_.sequences.push_back({i, 0, true, false});
     plan_.started.clear();
-    shareTokens();
+    shareContextTokens(limits_, room_, requests_, tokens, std::span(plan_.sequences).subspan(generating),
+                       plan_.scratch.lanes);
     keepContextsWithTokens();
     order();
   }
@@ -158,7 +158,7 @@ class Pass {
   // Whether generation leaves enough tokens for the first piece of r. Matters only with several clients: a single
   // client waits for its own generation.
   bool hasTokens(const RequestView& r) const {
-    return !several_clients_ || nextPiece(r, 0) <= limits_.max_num_tokens - generating_;
+    return !several_clients_ || nextPiece(limits_, r, 0) <= limits_.max_num_tokens - generating_;
   }
 
   bool isOverdue(const RequestView& r) const { return r.times_bypassed >= limits_.max_bypasses; }
@@ -312,121 +312,6 @@ class Pass {
            std::find(computing_.begin(), computing_.end(), block) != computing_.end();
   }
 
-  bool chunkable(const RequestView& r) const { return limits_.chunked_context || r.was_paused; }
-  // The end of the last whole block before the rows that have logits.
-  int32_t scoredFrom(const RequestView& r) const {
-    return r.scored_from / limits_.kv.tokens_per_block * limits_.kv.tokens_per_block;
-  }
-  // The end of r's context, or of its part that has no logits if that comes first.
-  int32_t chunkLimit(const RequestView& r) const {
-    return chunkable(r) && r.num_cached < scoredFrom(r) ? std::min(r.num_tokens, scoredFrom(r)) : r.num_tokens;
-  }
-
-  // The largest chunk of r that fits into `room` tokens: all remaining tokens, or up to the end of a block; 0: none.
-  int32_t largestChunk(const RequestView& r, int32_t room) const {
-    const int32_t remaining = chunkLimit(r) - r.num_cached;
-    if (remaining <= room) return remaining;
-    if (!chunkable(r)) return 0;
-    const int32_t end = (r.num_cached + room) / limits_.kv.tokens_per_block * limits_.kv.tokens_per_block;
-    return std::max(0, end - r.num_cached);
-  }
-  // Tokens that r gets next if it already has `given` tokens of this step: up to the end of a block, or the whole
-  // context if it may not be chunked; 0 if its chunk cannot grow further.
-  int32_t nextPiece(const RequestView& r, int32_t given) const {
-    const int32_t done = r.num_cached + given;
-    const int32_t block_end = (done / limits_.kv.tokens_per_block + 1) * limits_.kv.tokens_per_block;
-    return (chunkable(r) ? std::min(chunkLimit(r), block_end) : r.num_tokens) - done;
-  }
-
-  bool scores(const RequestView& r) const { return chunkable(r) && r.num_cached >= scoredFrom(r); }
-  // Whether r lacks logits rows for its next `tokens` tokens.
-  bool lacksScoredRows(const RequestView& r, int32_t tokens) const { return scores(r) && tokens > scored_rows_left_; }
-  void take(PlannedSequence& sequence, int32_t tokens) {
-    sequence.num_tokens += tokens;
-    tokens_left_ -= tokens;
-    if (scores(at(sequence.request_index))) scored_rows_left_ -= tokens;
-  }
-
-  void shareTokens() {
-    scored_rows_left_ = std::min(limits_.max_scored_rows, std::max(room_.scored_tokens, limits_.kv.tokens_per_block));
-    const auto contexts = std::span(plan_.sequences).subspan(static_cast<size_t>(num_generating_));
-    if (ofSeveralClients(contexts)) {
-      shareByClients(contexts);
-      return;
-    }
-    if (limits_.chunking_policy == ContextChunkingPolicy::kEQUAL_PROGRESS) {
-      shareEqually(contexts);
-      return;
-    }
-    for (auto& sequence : contexts) {
-      const RequestView& r = at(sequence.request_index);
-      const bool few_rows = lacksScoredRows(r, tokens_left_);
-      const int32_t chunk = largestChunk(r, few_rows ? scored_rows_left_ : tokens_left_);
-      if (chunk == 0 && !few_rows) return;
-      take(sequence, chunk);
-    }
-  }
-
-  bool give(PlannedSequence& sequence, int32_t tokens) {
-    if (tokens > tokens_left_ || lacksScoredRows(at(sequence.request_index), tokens)) return false;
-    take(sequence, tokens);
-    return true;
-  }
-
-  // Round robin over contexts, one piece per turn.
-  void shareEqually(std::span<PlannedSequence> contexts) {
-    for (bool first_turn = true, progress = true; progress; first_turn = false) {
-      progress = false;
-      for (auto& sequence : contexts) {
-        const int32_t piece = nextPiece(at(sequence.request_index), sequence.num_tokens);
-        if (piece == 0 || (!first_turn && sequence.num_tokens == 0)) continue;
-        const bool given = give(sequence, piece);
-        if (!given && first_turn && piece > tokens_left_) break;
-        progress |= given;
-      }
-    }
-  }
-
-  bool ofSeveralClients(std::span<const PlannedSequence> contexts) const {
-    return several_clients_ && std::any_of(contexts.begin(), contexts.end(), [&](const PlannedSequence& s) {
-             return at(s.request_index).client != at(contexts.front().request_index).client;
-           });
-  }
-
-  // Round robin over clients, one piece per turn. The first client rotates from step to step, because a step may have
-  // room for one piece only.
-  void shareByClients(std::span<PlannedSequence> contexts) {
-    for (const PlannedSequence& sequence : contexts) {
-      const std::optional<uint64_t> client = at(sequence.request_index).client;
-      const bool known =
-          std::any_of(lanes_.begin(), lanes_.end(), [&](const ContextLane& lane) { return lane.client == client; });
-      if (!known) lanes_.push_back({client, false});
-    }
-    std::rotate(lanes_.begin(), lanes_.begin() + static_cast<ptrdiff_t>(room_.turn % lanes_.size()), lanes_.end());
-    for (size_t open = lanes_.size(); open > 0;) {
-      for (ContextLane& lane : lanes_) {
-        if (lane.closed) continue;
-        PlannedSequence* next = nextOf(lane.client, contexts);
-        if (next != nullptr && give(*next, nextPiece(at(next->request_index), next->num_tokens))) continue;
-        lane.closed = true;
-        --open;
-      }
-    }
-  }
-
-  // The client's context that gets the next piece; null if none can get one.
-  PlannedSequence* nextOf(std::optional<uint64_t> client, std::span<PlannedSequence> contexts) const {
-    PlannedSequence* next = nullptr;
-    for (PlannedSequence& sequence : contexts) {
-      const RequestView& r = at(sequence.request_index);
-      const int32_t piece = nextPiece(r, sequence.num_tokens);
-      if (r.client != client || piece == 0 || lacksScoredRows(r, piece)) continue;
-      if (limits_.chunking_policy != ContextChunkingPolicy::kEQUAL_PROGRESS) return &sequence;
-      if (next == nullptr || sequence.num_tokens < next->num_tokens) next = &sequence;
-    }
-    return next;
-  }
-
   void keepContextsWithTokens() {
     std::erase_if(plan_.sequences, [](const PlannedSequence& s) { return s.num_tokens == 0; });
     for (auto& sequence : plan_.sequences) {
@@ -465,9 +350,6 @@ class Pass {
   int32_t last_running_ = 0;  // running requests that were not paused for lack of blocks
   int32_t running_ = 0;       // including starting requests, excluding paused ones
   int32_t generating_ = 0;    // of running_
-  int32_t num_generating_ = 0;
-  int32_t tokens_left_ = 0;
-  int32_t scored_rows_left_ = 0;
   int32_t free_blocks_;
   int32_t borrowed_ = 0;     // blocks that starting requests share with running ones
   int32_t fair_pauses_ = 0;  // pauses for other clients
@@ -478,7 +360,6 @@ class Pass {
   std::vector<int32_t>& short_;
   std::vector<ClientTally>& tallies_;
   std::vector<uint8_t>& gone_;
-  std::vector<ContextLane>& lanes_;
 };
 
 }  // namespace
