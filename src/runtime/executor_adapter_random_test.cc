@@ -51,11 +51,14 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     scheduler.max_num_tokens = pick(24, 60);
     scheduler.kv_blocks = 16 * pick(1, 3);
     scheduler.max_bypasses = pick(0, 10);
-    // Holds at least the largest composition: three adapters of two bytes.
-    const int host = pick(6, 16);
+    clients_ = pick(1, 3);
+    // Holds at least the largest composition, three adapters of two bytes; with several clients, twice as much.
+    const int host = clients_ == 1 ? pick(6, 16) : pick(12, 20);
     setAdapterRoom(host, pick(6, host));
     options.adapter_row_bytes = [](int64_t, int64_t width, bool) { return width; };
     options.adapter_workers = pick(1, 3);
+    // With several clients, rows of adapters that are large beside the base model are limited.
+    options.base_bytes = pick(0, 8);
   }
 
   // Registers new content for a directory's task id; in one of 16 calls it fails to load.
@@ -92,6 +95,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     const int count = pick(1, 64 - static_cast<int>(prompt.size()));
     auto r = request(prompt, count);
     r.setPriority(static_cast<float>(pick(0, 2)) / 2);
+    if (clients_ > 1) r.setClientId(static_cast<executor::IdType>(pick(1, clients_)));
     const auto any = [&] { return static_cast<uint64_t>(pick(0, static_cast<int>(kDirectories) - 1)); };
     const int kind = pick(0, 9);
     std::vector<WeightedLora> terms;
@@ -200,6 +204,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
   std::mt19937 random_;
   std::map<uint64_t, std::string> names_;  // current content of each task id; "": none
   int versions_ = 0;
+  int clients_ = 1;
 };
 
 TEST_F(ExecutorAdapterRandomTest, AnswersAndCountsAreThoseOfAPlainModel) {

@@ -33,7 +33,7 @@ class Pass {
         free_blocks_(room.free_blocks),
         adapters_(plan.scratch.adapters),
         computing_(plan.scratch.computing),
-        skipped_(plan.scratch.skipped),
+        short_of_adapters_(plan.scratch.short_of_adapters),
         short_(plan.scratch.short_of_blocks),
         tallies_(plan.scratch.clients),
         gone_(plan.scratch.gone) {
@@ -44,7 +44,7 @@ class Pass {
     plan.sequences.clear();
     adapters_.clear();
     computing_.clear();
-    skipped_.clear();
+    short_of_adapters_.clear();
     short_.clear();
     tallies_.clear();
     gone_.assign(static_cast<size_t>(num_running_), 0);
@@ -134,7 +134,7 @@ class Pass {
       if (running_ >= maxRunning()) break;
       if (!adaptersFit(r)) {
         adapters_wait = r.times_bypassed >= limits_.max_bypasses;
-        skipped_.push_back(i);
+        short_of_adapters_.push_back(i);
         continue;
       }
       // If r does not fit, its client's later requests wait too. Requests of other clients may need fewer blocks and
@@ -323,7 +323,7 @@ class Pass {
     for (const int32_t i : plan_.started) {
       if (at(i).adapter != 0) last_with_adapter = i;
     }
-    for (const int32_t i : skipped_) {
+    for (const int32_t i : short_of_adapters_) {
       if (last_with_adapter > i) plan_.bypassed.push_back(i);
     }
     const int32_t last = plan_.started.empty() ? -1 : plan_.started.back();
@@ -356,7 +356,7 @@ class Pass {
   AdapterSize adapter_size_;
   std::vector<uint64_t>& adapters_;
   std::vector<uint64_t>& computing_;
-  std::vector<int32_t>& skipped_;
+  std::vector<int32_t>& short_of_adapters_;
   std::vector<int32_t>& short_;
   std::vector<ClientTally>& tallies_;
   std::vector<uint8_t>& gone_;
@@ -370,7 +370,7 @@ void SchedulerPlan::reserve(size_t requests, size_t running) {
   bypassed.reserve(requests);
   sequences.reserve(requests);
   scratch.computing.reserve(requests);
-  scratch.skipped.reserve(requests);
+  scratch.short_of_adapters.reserve(requests);
   scratch.short_of_blocks.reserve(requests);
   scratch.clients.reserve(requests);
   scratch.gone.reserve(running);

@@ -77,7 +77,7 @@ struct RequestView {
   uint64_t next_block = 0;      // identifies the next complete block of its context; 0: none to share
   bool can_reuse_next = false;  // waiting: it can reuse next_block once that is computed
   bool running = false;         // was started and not paused
-  bool generating = false;      // its context is done: one token a step
+  bool generating = false;      // its context is done: one token a step, unless it is skipped
   bool was_paused = false;      // always chunkable, because its context may have outgrown max_num_tokens
   // Context: position from which all rows of its chunks have logits, for the log probabilities of its prompt. A chunk
   // that begins before the block of this position ends at that block's start at the latest.
@@ -89,10 +89,12 @@ struct RequestView {
   std::optional<uint64_t> client;
   int32_t weight = 1;  // of the client
   float priority = 0;
-  int32_t steps_run = 0;          // running: steps since it started
+  int32_t steps_run = 0;          // running: steps since it started, without those that skipped it
   int32_t steps_without_row = 0;  // running: latest steps in which it had no row
   double adapter_size = 0;        // bytes of its adapters, divided by those of the base model's weights
-  bool skipped = false;           // gets no row in this step (runtime/costly_rows.h)
+  // It gets no rows in this step and does not start. Later requests may overtake it, which is no bypass. See
+  // runtime/costly_rows.h.
+  bool skipped = false;
 };
 
 struct PlannedSequence {
@@ -123,10 +125,10 @@ struct SchedulerPlan {
 
   // Scratch memory of schedule(), kept between calls.
   struct Scratch {
-    std::vector<uint64_t> adapters;        // distinct adapters of running requests
-    std::vector<uint64_t> computing;       // next_block of running contexts
-    std::vector<int32_t> skipped;          // waiting requests without adapter room
-    std::vector<int32_t> short_of_blocks;  // waiting requests without blocks, which other clients may overtake
+    std::vector<uint64_t> adapters;          // distinct adapters of running requests
+    std::vector<uint64_t> computing;         // next_block of running contexts
+    std::vector<int32_t> short_of_adapters;  // waiting requests without adapter room
+    std::vector<int32_t> short_of_blocks;    // waiting requests without blocks, which other clients may overtake
     std::vector<ClientTally> clients;
     std::vector<uint8_t> gone;  // per running request: 1 if it is paused for another client
     std::vector<ContextLane> lanes;

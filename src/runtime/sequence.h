@@ -90,6 +90,7 @@ class Sequence : public QueueEntry {
     num_cached_ = cached_tokens;
     blocks_held_ = blocks;
     started_at_ = step;
+    steps_skipped = 0;
   }
   // Call when the context is complete: each further step yields new tokens.
   void generate() noexcept {
@@ -115,6 +116,7 @@ class Sequence : public QueueEntry {
   int32_t times_bypassed = 0;    // see SchedulerLimits::max_bypasses
   uint64_t cache_namespace = 0;  // of its blocks in the prefix cache; 0: none assigned
   uint64_t ran_at = 0;           // number of the latest step in which it had rows
+  int32_t steps_skipped = 0;     // steps since it started that skipped it (RequestView::skipped)
   uint64_t cache_scope = 0;      // eviction scope of its blocks; 0: none assigned
 
   // Changes the sequence's logits between the network and the sampler.

@@ -16,6 +16,12 @@ constexpr double kRowsPerRead = 16;
 // Reads that `rows` rows of the base model take.
 inline double readsOf(int64_t rows) { return rows <= 0 ? 0 : 1 + static_cast<double>(rows - 1) / kRowsPerRead; }
 
+// Reads that a token of a prompt takes.
+struct TokenPrices {
+  double context = 1 / kRowsPerRead;
+  double scored = 1 / kRowsPerRead;  // with log probabilities
+};
+
 // Costs of the adapters of a step beside the base model. An adapter or composition is read once for all its rows, and
 // each row has an equal share of its cost.
 class AdapterCosts {
@@ -44,7 +50,7 @@ class AdapterCosts {
     uint64_t number = 0;
     int64_t rows = 0;
   };
-  // Rows of an adapter follow each other, so it is nearly always the last one.
+  // Searches from the end: in a plan, the rows of an adapter follow each other.
   Adapter* find(uint64_t number) noexcept {
     const auto found =
         std::find_if(adapters_.rbegin(), adapters_.rend(), [&](const auto& a) { return a.number == number; });

@@ -31,10 +31,14 @@ double StepLoop::adapterSize(const AdapterLease& lease) const {
   if (lease.uses.empty() || options_.base_bytes == 0) return 0;
   int64_t bytes = 0;
   for (const AdapterUse& use : lease.uses) bytes += use.size.bytes;
-  // A composition may name an adapter several times.
-  const size_t terms = lease.composition != nullptr ? lease.composition->terms.size() : lease.uses.size();
-  const double reads_of_each = static_cast<double>(terms) / static_cast<double>(lease.uses.size());
-  return reads_of_each * static_cast<double>(bytes) / static_cast<double>(options_.base_bytes);
+  if (lease.composition != nullptr && lease.composition->terms.size() != lease.uses.size()) {
+    // It names an adapter several times, and each term is computed.
+    bytes = 0;
+    for (const auto& [number, _] : lease.composition->terms) {
+      for (const AdapterUse& use : lease.uses) bytes += use.number == number ? use.size.bytes : 0;
+    }
+  }
+  return static_cast<double>(bytes) / static_cast<double>(options_.base_bytes);
 }
 
 RequestView StepLoop::viewOf(Sequence& sequence) {
@@ -53,7 +57,7 @@ RequestView StepLoop::viewOf(Sequence& sequence) {
   view.weight = FairQueue::weightOf(sequence);
   view.priority = sequence.position.priority;
   if (view.running) {
-    view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt());
+    view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt()) - sequence.steps_skipped;
     view.steps_without_row = static_cast<int32_t>(steps_ - 1 - sequence.ran_at);
   }
   view.adapter_size = adapterSize(sequence.adapter);
@@ -114,26 +118,44 @@ bool StepLoop::plan() {
   if (several_clients) step_times_.shared(now);
   const bool limited =
       step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
-  const double scored_token = step_times_.readsOfScoredToken();
-  const double reads =
-      limited ? costly_rows_.limit(views_, scored_token, steps_, false) : costly_rows_.skipLimits(views_);
-  const StepRoom room{.free_blocks = blocks_.freeBlocks(),
-                      .turn = steps_,
-                      .context_tokens = step_times_.contextTokens(now, std::max(reads, 1.0)),
-                      .scored_tokens = step_times_.scoredTokens(now, std::max(reads, 1.0))};
-  schedule(options_.scheduler, room, views_, plan_);
-  if (plan_.sequences.empty() && limited) {
-    // Requests without costly rows cannot run now. For example, they wait for blocks.
-    costly_rows_.limit(views_, scored_token, steps_, true);
-    schedule(options_.scheduler, room, views_, plan_);
+  const auto makePlan = [&] {
+    const double reads = limited ? costly_rows_.beginLimited(views_, step_times_.prices(), steps_, now)
+                                 : costly_rows_.beginUnlimited(views_);
+    scheduleStep(now, std::max(reads, 1.0));
+  };
+  const auto skipNobody = [&] {
+    for (RequestView& view : views_) view.skipped = false;
+  };
+  makePlan();
+  if (limited && plan_.sequences.empty()) {
+    // The requests without costs cannot run, for example because they wait for blocks.
+    costly_rows_.forgive();
+    skipNobody();
+    makePlan();
+  }
+  if (limited && plan_.sequences.empty()) {
+    skipNobody();
+    scheduleStep(now, 1);
   }
   applyPlan();
   return !plan_.sequences.empty();
 }
 
+// reads: of the generated rows of the step.
+void StepLoop::scheduleStep(Clock::time_point now, double reads) {
+  const StepRoom room{.free_blocks = blocks_.freeBlocks(),
+                      .turn = steps_,
+                      .context_tokens = step_times_.contextTokens(now, reads),
+                      .scored_tokens = step_times_.scoredTokens(now, reads)};
+  schedule(options_.scheduler, room, views_, plan_);
+}
+
 void StepLoop::applyPlan() {
   const auto at = [this](int32_t i) { return candidates_[static_cast<size_t>(i)]; };
   const size_t num_running = running_.size();
+  for (size_t i = 0; i < num_running; ++i) {
+    if (views_[i].skipped) ++candidates_[i]->steps_skipped;
+  }
   for (const int32_t i : plan_.paused) pause(*at(i));
   for (const int32_t i : plan_.bypassed) ++at(i)->times_bypassed;
   if (plan_.started.empty()) return;
@@ -197,7 +219,7 @@ void StepLoop::begin(Clock::time_point now) {
     step_stats_.newActiveRequestsQueueLatencyMS += answer.queueLatencyMs();
   }
   step_sequences_.clear();
-  const auto costs = costly_rows_.count(views_, plan_, step_times_.readsOfScoredToken());
+  const auto costs = costly_rows_.count(views_, plan_, step_times_.prices());
   step_work_ = {};
   int64_t generated = 0;
   for (const auto& planned : plan_.sequences) {
@@ -206,6 +228,7 @@ void StepLoop::begin(Clock::time_point now) {
     blocks_.extend(sequence, count);
     sequence.ran_at = steps_ - 1;
     const CostlyRows::Cost& cost = costs[step_sequences_.size()];
+    step_work_.reads += cost.adapters;
     const int32_t scored_from = views_[static_cast<size_t>(planned.request_index)].scored_from;
     if (planned.context) {
       admission_.charge(sequence, (planned.samples ? kGeneratedCost : 0) + cost.total() * kRowsPerRead);
@@ -213,7 +236,6 @@ void StepLoop::begin(Clock::time_point now) {
       step_work_.scored_tokens += std::clamp(first + count - scored_from, 0, count);
     } else {
       admission_.charge(sequence, kGeneratedCost * (1 + cost.total() * kRowsPerRead));
-      step_work_.reads += cost.adapters;
       ++generated;
     }
     const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;

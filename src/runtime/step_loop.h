@@ -72,6 +72,7 @@ class StepLoop {
   }
   double adapterSize(const AdapterLease& lease) const;
   RequestView viewOf(Sequence& sequence);
+  void scheduleStep(Clock::time_point now, double reads);
   void applyPlan();
   void start(Sequence& sequence);
   void pause(Sequence& sequence) noexcept;

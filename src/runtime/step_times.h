@@ -18,7 +18,7 @@ namespace chorus {
 
 // What a step computes.
 struct StepWork {
-  // Reads of the generated rows, at least 1, and of their adapters (runtime/step_costs.h).
+  // Reads of the generated rows, at least 1, and of all adapters (runtime/step_costs.h).
   double reads = 0;
   int32_t context_tokens = 0;
   int32_t scored_tokens = 0;  // of context_tokens, those with log probabilities
@@ -37,18 +37,17 @@ class StepTimes {
   bool isShared(Clock::time_point now) const { return shared_at_ && now - *shared_at_ <= kAlone; }
   // Records the time of a step, from the begin of the network to the end of the sampler.
   void ran(const StepWork& work, std::chrono::duration<double> time) {
-    if (work.context_tokens <= kFew && work.scored_tokens == 0) {
-      const double read = time.count() / (work.reads + work.context_tokens / kRowsPerRead);
-      // The time of many rows says less about a read, because how many rows take as long differs.
-      if (read_ <= 0 || work.reads <= kFewReads) follow(read_, read);
-      return;
-    }
+    const bool has_contexts = work.context_tokens > kFew || work.scored_tokens > 0;
+    const double reads = work.reads + (has_contexts ? 0 : work.context_tokens / kRowsPerRead);
+    // How many rows take as long as a read differs, so only steps with few rows say what a read takes.
+    if (!has_contexts && (read_ <= 0 || reads <= kFewReads)) follow(read_, time.count() / reads);
+    if (read_ > 0) read_ = std::min(read_, time.count());
     // Estimates of a small part of the time would be mostly errors of the estimate of the rest.
     const double of_contexts = time.count() - read_ * work.reads;
-    if (read_ <= 0 || of_contexts < time.count() / 4) return;
+    if (!has_contexts || read_ <= 0 || of_contexts < time.count() / 4) return;
     if (work.scored_tokens == 0) {
       follow(token_, of_contexts / work.context_tokens);
-    } else {
+    } else if (2 * work.scored_tokens >= work.context_tokens) {
       const double of_others = token_ * (work.context_tokens - work.scored_tokens);
       follow(scored_, std::max(of_contexts - of_others, token_ * work.scored_tokens) / work.scored_tokens);
     }
@@ -58,8 +57,12 @@ class StepTimes {
   int32_t contextTokens(Clock::time_point now, double reads) const { return within(now, reads, token_); }
   // Maximum of those with log probabilities.
   int32_t scoredTokens(Clock::time_point now, double reads) const { return within(now, reads, scored_); }
-  // The reads that take as long as a token with log probabilities.
-  double readsOfScoredToken() const { return read_ > 0 && scored_ > 0 ? scored_ / read_ : 1 / kRowsPerRead; }
+  TokenPrices prices() const {
+    TokenPrices prices;
+    if (read_ > 0 && token_ > 0) prices.context = prices.scored = token_ / read_;
+    if (read_ > 0 && scored_ > 0) prices.scored = scored_ / read_;
+    return prices;
+  }
 
  private:
   static constexpr int32_t kFew = 16;  // a step with at most this many context tokens counts as one without contexts

@@ -41,18 +41,20 @@ TEST(StepTimes, TokensWithLogProbabilitiesHaveAPriceOfTheirOwn) {
   StepTimes times;
   const auto now = StepTimes::Clock::now();
   times.shared(now);
-  EXPECT_EQ(times.readsOfScoredToken(), 1 / kRowsPerRead) << "nothing is known yet";
+  EXPECT_EQ(times.prices().scored, 1 / kRowsPerRead) << "nothing is known yet";
   times.ran({.reads = 1}, Seconds(0.010));
   times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.020));
   times.ran({.reads = 1, .context_tokens = 150, .scored_tokens = 100}, Seconds(0.515));
   EXPECT_NEAR(times.scoredTokens(now, 1), 2, 0.1) << "each takes 5 ms";
-  EXPECT_NEAR(times.readsOfScoredToken(), 0.5, 0.01);
+  EXPECT_NEAR(times.prices().scored, 0.5, 0.01);
   EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
   times.ran({.reads = 1, .context_tokens = 8, .scored_tokens = 8}, Seconds(0.012));
   times.ran({.reads = 8, .context_tokens = 100, .scored_tokens = 8}, Seconds(0.079));
-  EXPECT_NEAR(times.readsOfScoredToken(), 0.5, 0.01) << "a small part of a step says little about its price";
-  times.ran({.reads = 1, .context_tokens = 200, .scored_tokens = 100}, Seconds(0.021));
-  EXPECT_NEAR(times.readsOfScoredToken(), 0.01, 0.001) << "it takes at least as long as one without";
+  EXPECT_NEAR(times.prices().scored, 0.5, 0.01) << "a small part of a step says little about its price";
+  times.ran({.reads = 1, .context_tokens = 1000, .scored_tokens = 10}, Seconds(0.510));
+  EXPECT_NEAR(times.prices().scored, 0.5, 0.01) << "the time may be that of the others";
+  times.ran({.reads = 1, .context_tokens = 100, .scored_tokens = 100}, Seconds(0.014));
+  EXPECT_NEAR(times.prices().scored, 0.01, 0.001) << "it takes at least as long as one without";
 }
 
 TEST(StepTimes, ALargeStepDoesNotChangeWhatAReadTakes) {
@@ -65,6 +67,17 @@ TEST(StepTimes, ALargeStepDoesNotChangeWhatAReadTakes) {
   times.ran({.reads = readsOf(64), .context_tokens = 100}, Seconds(0.020));
   times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.020));
   EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
+  EXPECT_NEAR(times.prices().context, 0.01, 0.001);
+}
+
+TEST(StepTimes, NoStepIsShorterThanARead) {
+  StepTimes times;
+  const auto now = StepTimes::Clock::now();
+  times.shared(now);
+  times.ran({.reads = 1}, Seconds(1.0));  // the machine was busy
+  times.ran({.reads = readsOf(64)}, Seconds(0.050));
+  times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.150));
+  EXPECT_NEAR(times.contextTokens(now, 1), 50, 1);
 }
 
 }  // namespace
