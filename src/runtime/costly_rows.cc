@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 namespace chorus {
 namespace {
 
-// Assumed rows of a context's next chunk. The scheduler decides the real number later; count() charges that.
-constexpr int64_t kChunk = 32;
+// Credits are kept up to this many steps' shares, for rows that have to wait until what is owed is paid. Debts are kept
+// up to this many reads: a client that was served more while others asked for less waits for them no longer than that.
+constexpr double kMostShares = 32, kMostDebt = 32;
 
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
 bool isScored(const RequestView& r) { return !r.generating && r.num_cached >= r.scored_from; }
-// A row with a small adapter costs at most one more row.
-bool isCostly(const RequestView& r) { return r.adapter_size > 1 / kRowsPerRead || isScored(r); }
-int64_t expectedRows(const RequestView& r) {
-  return r.generating ? 1 : std::min<int64_t>(r.num_tokens - r.num_cached, kChunk);
+bool isCostlyRequest(const RequestView& r) { return CostlyRows::isCostly(r.adapter_size) || isScored(r); }
+
+// The expected cost of the next chunk of a context.
+double chunkCost(const RequestView& r, const TokenPrices& prices, int32_t tokens_per_block) {
+  const int32_t rows = std::min(r.num_tokens - r.num_cached, tokens_per_block);
+  return r.adapter_size * readsOf(rows) + (isScored(r) ? prices.scored * rows : 0);
 }
 
 }  // namespace
@@ -23,8 +27,8 @@ double CostlyRows::beginUnlimited(std::span<const RequestView> requests) {
   adapters_.begin(requests.size());
   costs_.reserve(requests.size());
   limited_ = false;
-  owed_ = shared_demand_ = least_served_ = 0;
-  served_.clear();
+  owed_ = shared_demand_ = 0;
+  accounts_.clear();
   return readsOf(std::count_if(requests.begin(), requests.end(), [](const RequestView& r) { return r.generating; }));
 }
 
@@ -32,56 +36,65 @@ double CostlyRows::beginUnlimited(std::span<const RequestView> requests) {
 void CostlyRows::settle() noexcept {
   if (limited_) owed_ = std::clamp(owed_ + spent_ - std::max(rest_, shared_demand_), 0.0, kMostOwed);
   limited_ = false;
-  spent_ = rest_ = 0;
+  spent_ = 0;
 }
 
-// Collects the costly requests that may run, client by client. A client's running requests come first, and of these the
-// one without a row for the longest.
-void CostlyRows::collect(std::span<RequestView> requests, const TokenPrices& prices) {
+double CostlyRows::limitOf(int64_t generated) const {
+  return std::max(readsOf(std::max<int64_t>(generated, 1)), shared_demand_);
+}
+
+// Collects the costly requests that may run, client by client: generating ones by adapter, then contexts, then those
+// that wait, in their order.
+void CostlyRows::collect(std::span<RequestView> requests) {
   costly_.clear();
-  adapters_.begin(requests.size());
   for (RequestView& r : requests) {
-    if (!mayRun(r) || !isCostly(r)) continue;
-    costly_.push_back({&r, 0});
-    adapters_.add(r.adapter, expectedRows(r));
+    if (mayRun(r) && isCostlyRequest(r)) costly_.push_back(&r);
   }
-  for (auto& [request, cost] : costly_) {
-    const int64_t rows = expectedRows(*request);
-    cost = adapters_.cost(request->adapter, request->adapter_size, rows);
-    if (isScored(*request)) cost += prices.scored * static_cast<double>(rows);
-  }
-  std::stable_sort(costly_.begin(), costly_.end(), [&](const Costly& a, const Costly& b) {
-    const RequestView &one = *a.request, &other = *b.request;
-    if (one.client != other.client) return one.client < other.client;
-    if (one.running != other.running) return one.running;
-    return one.steps_without_row > other.steps_without_row;
+  std::stable_sort(costly_.begin(), costly_.end(), [](const RequestView* a, const RequestView* b) {
+    const auto key = [](const RequestView& r) {
+      return std::tuple(r.client, !r.running, !r.generating, r.generating ? r.adapter : 0);
+    };
+    return key(*a) < key(*b);
   });
 }
 
-void CostlyRows::makeLanes() {
+void CostlyRows::makeLanes(const TokenPrices& prices, int32_t tokens_per_block) {
   lanes_.clear();
-  for (size_t i = 0; i < costly_.size(); ++i) {
-    const RequestView& r = *costly_[i].request;
-    if (lanes_.empty() || lanes_.back().client != r.client)
-      lanes_.push_back({.client = r.client, .next = i, .begin_waiting = i});
+  groups_.clear();
+  for (size_t i = 0; i < costly_.size();) {
+    RequestView& r = *costly_[i];
+    if (lanes_.empty() || lanes_.back().client != r.client) {
+      lanes_.push_back({.client = r.client, .weight = r.weight, .next = groups_.size(), .end = groups_.size()});
+    }
     Lane& lane = lanes_.back();
-    lane.end = i + 1;
-    if (!r.running) continue;
-    lane.begin_waiting = i + 1;
-    lane.demand += costly_[i].cost;
+    if (!r.running) {
+      if (lane.waiting == nullptr) {
+        lane.waiting = &r;
+        lane.start_cost = chunkCost(r, prices, tokens_per_block);
+      }
+      ++i;
+      continue;
+    }
+    Group group{.begin = i, .end = i + 1, .cost = 0, .steps_without_row = r.steps_without_row};
+    const auto belongs = [&](const RequestView& other) {
+      return r.generating && other.generating && other.client == r.client && other.adapter == r.adapter;
+    };
+    for (; group.end < costly_.size() && belongs(*costly_[group.end]); ++group.end) {
+      group.steps_without_row = std::max(group.steps_without_row, costly_[group.end]->steps_without_row);
+    }
+    group.cost = r.generating ? r.adapter_size * readsOf(static_cast<int64_t>(group.end - group.begin))
+                              : chunkCost(r, prices, tokens_per_block);
+    lane.demand += group.cost;
+    i = group.end;
+    groups_.push_back(group);
+    lane.end = groups_.size();
   }
-  for (Lane& lane : lanes_) {
-    double& served = served_[lane.client];
-    served = std::max(served, least_served_);
-    lane.served = served;
+  // The groups without a row for the longest come first.
+  for (const Lane& lane : lanes_) {
+    std::stable_sort(groups_.begin() + static_cast<ptrdiff_t>(lane.next),
+                     groups_.begin() + static_cast<ptrdiff_t>(lane.end),
+                     [](const Group& a, const Group& b) { return a.steps_without_row > b.steps_without_row; });
   }
-  // Clients that left are raised to least_served_ if they come back, so nobody need remember that they were served
-  // less.
-  std::erase_if(served_,
-                [&](const auto& entry) { return entry.second <= least_served_ && laneOf(entry.first) == nullptr; });
-  constexpr size_t kMostAbsent = 1024;
-  if (served_.size() <= lanes_.size() + kMostAbsent) return;
-  std::erase_if(served_, [&](const auto& entry) { return laneOf(entry.first) == nullptr; });
 }
 
 const CostlyRows::Lane* CostlyRows::laneOf(const Client& client) const {
@@ -103,69 +116,126 @@ double CostlyRows::sharedDemand(std::span<const RequestView> requests, Clock::ti
   return least * static_cast<double>(lanes_.size());
 }
 
-// Lets the lane's next running request have its rows.
-void CostlyRows::allow(Lane& lane, double& planned, int64_t& rows) {
-  const auto& [request, cost] = costly_[lane.next++];
-  request->skipped = false;
-  rows += request->generating ? 1 : 0;
-  planned += cost;
-  lane.served += cost / request->weight;
+// Debts of clients without costly requests are remembered, so that a client saves nothing by ending its requests.
+void CostlyRows::openAccounts() {
+  for (auto& [_, account] : accounts_) account.present = false;
+  for (Lane& lane : lanes_) {
+    lane.account = &accounts_[lane.client];
+    lane.account->present = true;
+  }
+  constexpr size_t kMostAbsent = 1024;
+  const bool too_many = accounts_.size() > lanes_.size() + kMostAbsent;
+  std::erase_if(accounts_,
+                [&](const auto& entry) { return !entry.second.present && (entry.second.credit >= 0 || too_many); });
 }
 
-double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPrices& prices, uint64_t turn,
+// Divides the step's limit between the clients that have costly requests. Who needs less than an equal share gets that,
+// which leaves more for each of the others.
+void CostlyRows::divide(double limit) {
+  double weights = 0;
+  for (Lane& lane : lanes_) {
+    lane.share = -1;
+    weights += lane.weight;
+  }
+  const double equal_share = limit / std::max(weights, 1.0);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Lane& lane : lanes_) {
+      const double debt = std::max(-lane.account->credit, 0.0) * lane.weight;
+      const double need = lane.demand + lane.start_cost + debt;
+      if (lane.share >= 0 || need * weights > limit * lane.weight) continue;
+      lane.share = need / lane.weight;
+      limit -= need;
+      weights -= lane.weight;
+      changed = true;
+    }
+  }
+  for (Lane& lane : lanes_) {
+    if (lane.share < 0) lane.share = limit / weights;
+    double& credit = lane.account->credit;
+    credit = std::clamp(credit + lane.share, -kMostDebt, kMostShares * lane.share);
+    lane.credit = credit;
+  }
+  for (auto& [_, account] : accounts_) {
+    if (!account.present) account.credit = std::max(account.credit, -kMostDebt) + equal_share;
+  }
+}
+
+// One of the costly requests that wait may start, of a client without debts, or of the one with the least. It is paid
+// once it has rows. Each client is offered this for a few steps in turn: in some of them it may lack blocks or tokens.
+void CostlyRows::allowStart(double limit) {
+  double most = -kMostDebt;
+  for (const Lane& lane : lanes_) most = std::max(most, lane.credit);
+  const auto may_start = [&](const Lane& lane) {
+    if (lane.waiting == nullptr || lane.credit < std::min(most, 0.0)) return false;
+    return owed_ < limit || lane.start_cost <= std::min(lane.credit * lane.weight, limit);
+  };
+  const auto eligible = static_cast<uint64_t>(std::count_if(lanes_.begin(), lanes_.end(), may_start));
+  if (eligible == 0) return;
+  constexpr uint64_t kStepsOffered = 4;
+  uint64_t chosen = offers_++ / kStepsOffered % eligible;
+  for (const Lane& lane : lanes_) {
+    if (may_start(lane) && chosen-- == 0) lane.waiting->skipped = false;
+  }
+}
+
+// Gives rows to groups of the clients with the most credit, while there are rows to give. rows: those without costs
+// that are generated in this step. Returns all that are generated.
+int64_t CostlyRows::allowGroups(int64_t rows) {
+  double planned = 0;
+  const auto less = [](const Lane& a, const Lane& b) { return a.credit < b.credit; };
+  std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.end; });
+  std::make_heap(lanes_.begin(), lanes_.end(), less);
+  while (!lanes_.empty()) {
+    std::pop_heap(lanes_.begin(), lanes_.end(), less);
+    Lane& lane = lanes_.back();
+    const Group& group = groups_[lane.next];
+    const double limit = limitOf(rows);
+    // What a client has saved for is not held up by what others owe.
+    const bool saved = group.cost <= lane.credit * lane.weight && planned + group.cost <= limit;
+    if (!saved && owed_ + planned >= limit) {
+      lanes_.pop_back();
+      continue;
+    }
+    for (size_t i = group.begin; i < group.end; ++i) {
+      costly_[i]->skipped = false;
+      rows += costly_[i]->generating ? 1 : 0;
+    }
+    planned += group.cost;
+    lane.credit -= group.cost / lane.weight;
+    ++lane.next;
+    if (lane.next < lane.end)
+      std::push_heap(lanes_.begin(), lanes_.end(), less);
+    else
+      lanes_.pop_back();
+  }
+  return rows;
+}
+
+double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t tokens_per_block,
                                 Clock::time_point now) {
   settle();
-  collect(requests, prices);
-  makeLanes();
-  shared_demand_ = sharedDemand(requests, now);
   costs_.reserve(requests.size());
+  adapters_.begin(requests.size());
+  collect(requests);
+  makeLanes(prices, tokens_per_block);
+  shared_demand_ = sharedDemand(requests, now);
+  openAccounts();
   limited_ = true;
 
   int64_t rows = 0, costly_rows = 0;  // generated ones: without costs, and with
   for (const RequestView& r : requests) {
-    if (r.generating) ++(isCostly(r) ? costly_rows : rows);
+    if (r.generating) ++(isCostlyRequest(r) ? costly_rows : rows);
   }
+  divide(std::max(limitOf(rows), rest_));
   double demand = 0;
-  for (const Costly& costly : costly_) demand += costly.cost;
-  const auto limitOf = [&](int64_t generated) {
-    return std::max(readsOf(std::max<int64_t>(generated, 1)), shared_demand_);
-  };
-  if (owed_ + demand <= limitOf(rows + costly_rows)) {
-    served_.clear();
-    least_served_ = 0;
-    return readsOf(rows + costly_rows);
-  }
+  for (const Lane& lane : lanes_) demand += lane.demand + lane.start_cost;
+  const bool one_waits = std::count_if(costly_.begin(), costly_.end(), [](const auto* r) { return !r->running; }) <= 1;
+  if (one_waits && owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
 
-  for (const Costly& costly : costly_) costly.request->skipped = true;
-  // Of the clients with waiting requests, one may start one, whose cost is not known yet.
-  if (owed_ < limitOf(rows)) {
-    const auto waits = [](const Lane& lane) { return lane.begin_waiting < lane.end; };
-    const auto waiting = std::count_if(lanes_.begin(), lanes_.end(), waits);
-    auto chosen = waiting > 0 ? static_cast<ptrdiff_t>(turn % static_cast<uint64_t>(waiting)) : -1;
-    for (const Lane& lane : lanes_) {
-      if (waits(lane) && chosen-- == 0) costly_[lane.begin_waiting].request->skipped = false;
-    }
-  }
-  double planned = 0;
-  const double equal_share = limitOf(rows) / static_cast<double>(lanes_.size());
-  for (Lane& lane : lanes_) {
-    const bool all = lane.demand <= equal_share;
-    while (all && lane.next < lane.begin_waiting) allow(lane, planned, rows);
-  }
-  std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.begin_waiting; });
-  const auto later = [](const Lane& a, const Lane& b) { return a.served > b.served; };
-  std::make_heap(lanes_.begin(), lanes_.end(), later);
-  while (!lanes_.empty() && owed_ + planned < limitOf(rows)) {
-    std::pop_heap(lanes_.begin(), lanes_.end(), later);
-    Lane& lane = lanes_.back();
-    allow(lane, planned, rows);
-    if (lane.next == lane.begin_waiting)
-      lanes_.pop_back();
-    else
-      std::push_heap(lanes_.begin(), lanes_.end(), later);
-  }
-  if (!lanes_.empty()) least_served_ = std::max(least_served_, lanes_.front().served);
-  return readsOf(rows);
+  for (RequestView* r : costly_) r->skipped = true;
+  allowStart(limitOf(rows));
+  return readsOf(allowGroups(rows));
 }
 
 std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView> requests, const SchedulerPlan& plan,
@@ -184,9 +254,10 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
     const Cost cost{adapters_.cost(r.adapter, r.adapter_size, planned.num_tokens), prices.scored * scored};
     costs_.push_back(cost);
     (planned.context ? prompt : generated) += planned.num_tokens - scored;
-    if (r.adapter_size <= 1 / kRowsPerRead && scored == 0) continue;
+    if (!isCostly(r.adapter_size) && scored == 0) continue;
     spent_ += cost.total();
-    if (const auto served = served_.find(r.client); served != served_.end()) served->second += cost.total() / r.weight;
+    if (const auto found = accounts_.find(r.client); found != accounts_.end())
+      found->second.credit -= cost.total() / r.weight;
   }
   rest_ = readsOf(std::max<int64_t>(generated, 1)) + prices.context * static_cast<double>(prompt);
   return costs_;

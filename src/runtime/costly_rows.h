@@ -7,9 +7,9 @@
 // limit is at least the number of clients times the smallest demand, because clients of equal demands slow each other
 // equally.
 //
-// Clients divide this time max-min fairly, by their weights. A client that asks for no more than an equal share always
-// gets its rows. Among the others, the next row goes to the client that was served the least. A sequence without a row
-// in a step keeps its slot and its blocks.
+// Each step's limit is divided between the clients max-min fairly, by their weights, and added to their credits, from
+// which the costs of their rows are taken. The next row goes to the client with the most credit. If it has enough for
+// the row, it gets it whatever is owed. A sequence without a row in a step keeps its slot and its blocks.
 #pragma once
 
 #include <chrono>
@@ -40,12 +40,18 @@ class CostlyRows {
   // A client without costly requests is expected back for this long.
   static constexpr std::chrono::seconds kAway{10};
 
+  // Whether rows of such an adapter are costly. size: as RequestView::adapter_size.
+  static bool isCostly(double size) { return size > 1 / kRowsPerRead; }
+
   // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it. At most one costly
-  // request starts. Returns the reads of the generated rows, without their adapters.
-  double beginLimited(std::span<RequestView> requests, const TokenPrices& prices, uint64_t turn, Clock::time_point now);
-  // Begins a step without limits, and forgets what was owed and served. Returns the same.
+  // request starts. tokens_per_block: a context gets about that many tokens at once. Returns the reads of the generated
+  // rows, without their adapters.
+  double beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t tokens_per_block,
+                      Clock::time_point now);
+  // Begins a step without limits, and forgets all debts and credits. Returns the same.
   double beginUnlimited(std::span<const RequestView> requests);
-  // Forgets what is owed: nobody waits for it, because no request without costs can run. Then begin the step again.
+  // Forgets what is owed. Call it if the plan is empty: only costly requests can run, so nobody waits for them. Then
+  // begin the step again.
   void forgive() noexcept { owed_ = 0; }
 
   // Counts what the planned step costs. Returns the cost of each of plan.sequences, until the next call.
@@ -54,38 +60,54 @@ class CostlyRows {
 
  private:
   using Client = std::optional<uint64_t>;
-  struct Costly {
-    RequestView* request = nullptr;
-    double cost = 0;  // expected
+  struct Account {
+    double credit = 0;  // in reads, divided by the client's weight; negative: a debt
+    bool present = false;
   };
-  // The costly requests of one client, a range of costly_: first the running ones.
+  // Running requests that get rows together: the generating ones of one adapter, or a single other one. It is a range
+  // of costly_.
+  struct Group {
+    size_t begin = 0, end = 0;
+    double cost = 0;  // expected
+    int32_t steps_without_row = 0;
+  };
+  // The costly requests of one client.
   struct Lane {
     Client client;
-    size_t next = 0, begin_waiting = 0, end = 0;
-    double demand = 0;  // of the running ones
-    double served = 0;  // that of served_, and the expected costs of this step divided by the weight
+    int32_t weight = 1;
+    size_t next = 0, end = 0;        // range of groups_
+    RequestView* waiting = nullptr;  // the first one that waits
+    double start_cost = 0;           // of `waiting`
+    double demand = 0;               // of all groups
+    Account* account = nullptr;
+    double credit = 0;  // that of the account, without what the groups cost that got their rows in this step
+    double share = 0;   // of this step's limit, divided by the weight
   };
 
   void settle() noexcept;
-  void collect(std::span<RequestView> requests, const TokenPrices& prices);
-  void makeLanes();
+  void collect(std::span<RequestView> requests);
+  void makeLanes(const TokenPrices& prices, int32_t tokens_per_block);
+  void openAccounts();
+  void divide(double limit);
   const Lane* laneOf(const Client& client) const;
   double sharedDemand(std::span<const RequestView> requests, Clock::time_point now);
-  void allow(Lane& lane, double& planned, int64_t& rows);
+  void allowStart(double limit);
+  int64_t allowGroups(int64_t rows);
+  double limitOf(int64_t generated) const;
 
   double owed_ = 0;                                         // what earlier steps took beyond their limits
   double spent_ = 0;                                        // in the latest step
-  double rest_ = 0;                                         // what the rows without costs took in it
+  double rest_ = 0;                                         // what its other rows took
   double shared_demand_ = 0;                                // lower bound of its limit
   bool limited_ = false;                                    // whether it had a limit
   Clock::time_point others_at_ = Clock::time_point::min();  // when a client without costly requests was last seen
-  // While the limit is reached: what each client was served, divided by its weight.
-  std::map<Client, double> served_;
-  double least_served_ = 0;  // of the clients that did not get all they asked for; others are raised to it
+  std::map<Client, Account> accounts_;
+  uint64_t offers_ = 0;  // steps in which a costly request might start
 
   // Scratch of one step.
   AdapterCosts adapters_;
-  std::vector<Costly> costly_;
+  std::vector<RequestView*> costly_;
+  std::vector<Group> groups_;
   std::vector<Lane> lanes_;
   std::vector<Cost> costs_;
 };

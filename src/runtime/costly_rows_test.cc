@@ -34,7 +34,6 @@ constexpr size_t kAll = std::numeric_limits<size_t>::max();
 struct Player {
   std::vector<RequestView> requests;
   CostlyRows costly;
-  uint64_t turn = 0;
   CostlyRows::Clock::time_point now;
   std::vector<int> rows;  // of each request
   double costs = 0;       // of all steps, of costly rows
@@ -42,7 +41,7 @@ struct Player {
 
   void begin() {
     for (RequestView& r : requests) r.skipped = false;
-    costly.beginLimited(requests, kPrices, turn++, now);
+    costly.beginLimited(requests, kPrices, 64, now);
   }
   // Only the first `runnable` requests can run.
   void step(size_t runnable = kAll) {
@@ -271,6 +270,62 @@ TEST(CostlyRows, AClientThatBeginsDoesNotKeepTheOthersWaiting) {
   const int of_3 = std::accumulate(player.rows.begin() + 2, player.rows.begin() + 22, 0);
   const int of_4 = std::accumulate(player.rows.begin() + 22, player.rows.end(), 0);
   EXPECT_NEAR(of_3, of_4, 0.1 * of_3);
+}
+
+// A client's request of a large composition runs, and others of the same composition wait: they do not make it cheaper.
+TEST(CostlyRows, RequestsThatWaitDoNotMakeARowCheap) {
+  Player player;
+  for (uint64_t i = 0; i < 8; ++i) player.requests.push_back(generating(1));
+  player.requests.push_back(generating(2, 2, 6));
+  player.requests.push_back(generating(3, 3, 1.5));
+  for (int i = 0; i < 12; ++i) player.requests.push_back(waiting(2, 2, 6));
+  player.play(2000, 10);
+  EXPECT_NEAR(player.costs / player.rest, 1, 0.05);
+  EXPECT_GT(player.rows[9] * 1.5, 0.8 * player.rows[8] * 6);
+}
+
+TEST(CostlyRows, RowsOfOneCompositionRunTogether) {
+  Player player;
+  player.requests = {generating(1)};
+  for (int i = 0; i < 40; ++i) player.requests.push_back(generating(2, 2, 8));
+  player.play(500);
+  EXPECT_EQ(player.rows[1], player.rows[40]);
+  EXPECT_GT(player.rows[1], 15);
+}
+
+// Clients of equal loads whose requests are short: each start costs the same, so the same client could always meet the
+// steps in which nothing is owed.
+TEST(CostlyRows, ClientsOfEqualLoadsStartEquallyOften) {
+  for (const size_t clients : {2, 3, 5}) {
+    for (const double size : {0.2, 1.5, 8.0}) {
+      Player player;
+      player.requests = {generating(0)};
+      for (uint64_t client = 1; client <= clients; ++client) player.requests.push_back(waiting(client, client, size));
+      player.play(6000);
+      const auto [least, most] = std::minmax_element(player.rows.begin() + 1, player.rows.end());
+      EXPECT_GT(*least, 0.8 * *most) << clients << " clients, size " << size;
+    }
+  }
+}
+
+// Client 2 runs one large composition. Client 3 keeps starting others.
+TEST(CostlyRows, StartsTakeNoMoreThanTheirShare) {
+  for (const double size : {1.5, 8.0}) {
+    Player player;
+    player.requests = {generating(1), generating(2, 2, size), waiting(3, 3, size)};
+    player.requests[2].num_tokens = 50;
+    player.play(5000);
+    const double of_starts = player.rows[2] * size * readsOf(50);
+    EXPECT_GT(player.rows[1] * size, 0.7 * of_starts) << size;
+  }
+}
+
+TEST(CostlyRows, ADemandJustAboveTheShareIsHardlyLimited) {
+  Player player;
+  player.requests = {generating(1), generating(2, 2, 0.55)};
+  for (uint64_t i = 3; i < 20; ++i) player.requests.push_back(generating(3, i, 3));
+  player.play(2000);
+  EXPECT_GT(player.rows[1], 1400);
 }
 
 TEST(CostlyRows, PromptsWithLogProbabilitiesCostTheirRowsOfLogits) {

@@ -34,6 +34,7 @@ class Pass {
         adapters_(plan.scratch.adapters),
         computing_(plan.scratch.computing),
         short_of_adapters_(plan.scratch.short_of_adapters),
+        skipped_(plan.scratch.skipped),
         short_(plan.scratch.short_of_blocks),
         tallies_(plan.scratch.clients),
         gone_(plan.scratch.gone) {
@@ -45,6 +46,7 @@ class Pass {
     adapters_.clear();
     computing_.clear();
     short_of_adapters_.clear();
+    skipped_.clear();
     short_.clear();
     tallies_.clear();
     gone_.assign(static_cast<size_t>(num_running_), 0);
@@ -122,7 +124,11 @@ class Pass {
     bool adapters_wait = false;  // behind a request that was overtaken max_bypasses times
     for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
-      if (r.skipped || (r.adapter != 0 && (adapters_wait || !r.adapter_ready))) continue;
+      if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
+      if (r.skipped && !isOverdue(r)) {
+        if (several_clients_ && blocksTaken(r) > free_blocks_) skipped_.push_back(i);
+        continue;
+      }
       if (r.can_reuse_next && isComputed(r.next_block)) continue;
       if (isShort(r.client)) continue;
       const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
@@ -327,8 +333,10 @@ class Pass {
       if (last_with_adapter > i) plan_.bypassed.push_back(i);
     }
     const int32_t last = plan_.started.empty() ? -1 : plan_.started.back();
-    for (const int32_t i : short_) {
-      if (last > i) plan_.bypassed.push_back(i);
+    for (const auto* waiting : {&short_, &skipped_}) {
+      for (const int32_t i : *waiting) {
+        if (last > i) plan_.bypassed.push_back(i);
+      }
     }
   }
 
@@ -357,6 +365,7 @@ class Pass {
   std::vector<uint64_t>& adapters_;
   std::vector<uint64_t>& computing_;
   std::vector<int32_t>& short_of_adapters_;
+  std::vector<int32_t>& skipped_;
   std::vector<int32_t>& short_;
   std::vector<ClientTally>& tallies_;
   std::vector<uint8_t>& gone_;
@@ -371,6 +380,7 @@ void SchedulerPlan::reserve(size_t requests, size_t running) {
   sequences.reserve(requests);
   scratch.computing.reserve(requests);
   scratch.short_of_adapters.reserve(requests);
+  scratch.skipped.reserve(requests);
   scratch.short_of_blocks.reserve(requests);
   scratch.clients.reserve(requests);
   scratch.gone.reserve(running);

@@ -89,11 +89,10 @@ struct RequestView {
   std::optional<uint64_t> client;
   int32_t weight = 1;  // of the client
   float priority = 0;
-  int32_t steps_run = 0;          // running: steps since it started, without those that skipped it
+  int32_t steps_run = 0;          // running: steps since it started; four that skipped it count as one
   int32_t steps_without_row = 0;  // running: latest steps in which it had no row
   double adapter_size = 0;        // bytes of its adapters, divided by those of the base model's weights
-  // It gets no rows in this step and does not start. Later requests may overtake it, which is no bypass. See
-  // runtime/costly_rows.h.
+  // It gets no rows in this step, and starts only if it was bypassed max_bypasses times. See runtime/costly_rows.h.
   bool skipped = false;
 };
 
@@ -128,6 +127,7 @@ struct SchedulerPlan {
     std::vector<uint64_t> adapters;          // distinct adapters of running requests
     std::vector<uint64_t> computing;         // next_block of running contexts
     std::vector<int32_t> short_of_adapters;  // waiting requests without adapter room
+    std::vector<int32_t> skipped;            // waiting requests that are skipped and lack blocks
     std::vector<int32_t> short_of_blocks;    // waiting requests without blocks, which other clients may overtake
     std::vector<ClientTally> clients;
     std::vector<uint8_t> gone;  // per running request: 1 if it is paused for another client

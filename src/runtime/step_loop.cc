@@ -57,7 +57,7 @@ RequestView StepLoop::viewOf(Sequence& sequence) {
   view.weight = FairQueue::weightOf(sequence);
   view.priority = sequence.position.priority;
   if (view.running) {
-    view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt()) - sequence.steps_skipped;
+    view.steps_run = static_cast<int32_t>(steps_ - sequence.startedAt()) - 3 * (sequence.steps_skipped / 4);
     view.steps_without_row = static_cast<int32_t>(steps_ - 1 - sequence.ran_at);
   }
   view.adapter_size = adapterSize(sequence.adapter);
@@ -90,6 +90,11 @@ bool StepLoop::plan() {
   constexpr int64_t kMostPrepared = 1 << 18, kCompositionCost = 1 << 15;
   const FairQueue& queue = admission_.queue();
   const bool several_clients = queue.numClients() > 1;
+  const auto now = Clock::now();
+  if (several_clients) step_times_.shared(now);
+  const bool limited =
+      step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
+  costly_waiting_.clear();
   const size_t free = blocks_.freeSlots();
   size_t ready = 0;
   int64_t prepared = 0;
@@ -102,8 +107,11 @@ bool StepLoop::plan() {
     if (ready >= free + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
     Sequence* sequence = admission_.nextTurn();
     if (sequence == nullptr) break;
+    const bool costly = limited && sequence->adapter.ready() && isCostly(*sequence);
+    if (costly && !addCostly(*sequence)) continue;
     add(*sequence);
-    if (!sequence->adapter.ready()) continue;
+    // CostlyRows lets at most one of the costly ones start, so they take no other's place.
+    if (costly || !sequence->adapter.ready()) continue;
     ++ready;
     if (blocksLacking(options_.scheduler, views_.back()) > free_blocks) {
       admission_.endTurnsOf(*sequence);
@@ -114,13 +122,10 @@ bool StepLoop::plan() {
   }
   // A sequence may be paused for another client, or under kMAX_UTILIZATION.
   blocks_.countFreed(running_, several_clients && candidates_.size() > running_.size(), views_);
-  const auto now = Clock::now();
-  if (several_clients) step_times_.shared(now);
-  const bool limited =
-      step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
   const auto makePlan = [&] {
-    const double reads = limited ? costly_rows_.beginLimited(views_, step_times_.prices(), steps_, now)
-                                 : costly_rows_.beginUnlimited(views_);
+    const double reads =
+        limited ? costly_rows_.beginLimited(views_, step_times_.prices(), options_.scheduler.kv.tokens_per_block, now)
+                : costly_rows_.beginUnlimited(views_);
     scheduleStep(now, std::max(reads, 1.0));
   };
   const auto skipNobody = [&] {
@@ -134,11 +139,32 @@ bool StepLoop::plan() {
     makePlan();
   }
   if (limited && plan_.sequences.empty()) {
+    // Nor can the costly requests that are not skipped.
     skipNobody();
     scheduleStep(now, 1);
   }
   applyPlan();
   return !plan_.sequences.empty();
+}
+
+bool StepLoop::isCostly(const Sequence& sequence) const {
+  return CostlyRows::isCostly(adapterSize(sequence.adapter)) ||
+         sequence.request.answerOf(sequence).scoredFrom(sequence) < sequence.numTokens();
+}
+
+// Whether a waiting costly sequence becomes a candidate: the first one of each client does, of a few clients.
+bool StepLoop::addCostly(const Sequence& sequence) {
+  constexpr size_t kMostCandidates = 16;
+  constexpr int kMostPassed = 16;  // of a client; then its turns end
+  const auto client = FairQueue::clientOf(sequence);
+  const auto known = std::find_if(costly_waiting_.begin(), costly_waiting_.end(),
+                                  [&](const auto& waiting) { return waiting.first == client; });
+  if (known == costly_waiting_.end()) {
+    costly_waiting_.emplace_back(client, 0);
+    return costly_waiting_.size() <= kMostCandidates;
+  }
+  if (++known->second >= kMostPassed) admission_.endTurnsOf(sequence);
+  return false;
 }
 
 // reads: of the generated rows of the step.

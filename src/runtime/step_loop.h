@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/admission.h"
@@ -72,6 +74,8 @@ class StepLoop {
   }
   double adapterSize(const AdapterLease& lease) const;
   RequestView viewOf(Sequence& sequence);
+  bool isCostly(const Sequence& sequence) const;
+  bool addCostly(const Sequence& sequence);
   void scheduleStep(Clock::time_point now, double reads);
   void applyPlan();
   void start(Sequence& sequence);
@@ -107,6 +111,7 @@ class StepLoop {
   // Scratch of the current step; members so that their memory is reused.
   std::vector<Sequence*> candidates_;  // the plan's indices refer to these
   std::vector<RequestView> views_;
+  std::vector<std::pair<std::optional<uint64_t>, int>> costly_waiting_;  // clients, and how many later ones were passed
   SchedulerPlan plan_;
   std::vector<StepSequence> step_sequences_;
   std::vector<Sampling> sampling_;  // in the order of the plan
