@@ -8,16 +8,21 @@ namespace chorus {
 namespace {
 
 // Credits are kept up to this many steps' shares, for rows that have to wait until what is owed is paid. Debts are kept
-// up to this many reads: a client that was served more while others asked for less waits for them no longer than that.
-constexpr double kMostShares = 32, kMostDebt = 32;
+// up to so many reads or steps: a client that was served more while others asked for less waits for them no longer.
+constexpr double kMostShares = 32;
+double mostDebt(double limit) { return std::max(32.0, 8 * limit); }
+// Beyond this, no more is owed to later steps.
+double mostOwed(double limit) { return std::max(64.0, 16 * limit); }
 
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
 bool isScored(const RequestView& r) { return !r.generating && r.num_cached >= r.scored_from; }
-bool isCostlyRequest(const RequestView& r) { return CostlyRows::isCostly(r.adapter_size) || isScored(r); }
+bool isCostlyRequest(const RequestView& r) {
+  return CostlyRows::isCostly(r.adapter_size) || isScored(r) || (!r.running && r.scored_from < r.num_tokens);
+}
 
 // The expected cost of the next chunk of a context.
-double chunkCost(const RequestView& r, const TokenPrices& prices, int32_t tokens_per_block) {
-  const int32_t rows = std::min(r.num_tokens - r.num_cached, tokens_per_block);
+double chunkCost(const RequestView& r, const TokenPrices& prices, int32_t chunk) {
+  const int32_t rows = std::min(r.num_tokens - r.num_cached, chunk);
   return r.adapter_size * readsOf(rows) + (isScored(r) ? prices.scored * rows : 0);
 }
 
@@ -34,7 +39,8 @@ double CostlyRows::beginUnlimited(std::span<const RequestView> requests) {
 
 // Adds to owed_ what the latest step spent beyond its limit, or subtracts what it left of it.
 void CostlyRows::settle() noexcept {
-  if (limited_) owed_ = std::clamp(owed_ + spent_ - std::max(rest_, shared_demand_), 0.0, kMostOwed);
+  const double limit = std::max(rest_, shared_demand_);
+  if (limited_) owed_ = std::clamp(owed_ + spent_ - limit, 0.0, mostOwed(limit));
   limited_ = false;
   spent_ = 0;
 }
@@ -58,19 +64,24 @@ void CostlyRows::collect(std::span<RequestView> requests) {
   });
 }
 
-void CostlyRows::makeLanes(const TokenPrices& prices, int32_t tokens_per_block) {
+void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
   lanes_.clear();
   groups_.clear();
+  waiting_.clear();
   for (size_t i = 0; i < costly_.size();) {
     RequestView& r = *costly_[i];
     if (lanes_.empty() || lanes_.back().client != r.client) {
       lanes_.push_back({.client = r.client, .weight = r.weight, .next = groups_.size(), .end = groups_.size()});
+      lanes_.back().next_waiting = lanes_.back().end_waiting = waiting_.size();
     }
     Lane& lane = lanes_.back();
     if (!r.running) {
-      if (lane.waiting == nullptr) {
-        lane.waiting = &r;
-        lane.start_cost = chunkCost(r, prices, tokens_per_block);
+      if (r.has_place) {
+        waiting_.push_back({&r, chunkCost(r, prices, chunk)});
+        lane.demand += waiting_.back().cost;
+        lane.end_waiting = waiting_.size();
+      } else if (lane.without_place == nullptr) {
+        lane.without_place = &r;
       }
       ++i;
       continue;
@@ -83,7 +94,7 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t tokens_per_block) 
       group.steps_without_row = std::max(group.steps_without_row, costly_[group.end]->steps_without_row);
     }
     group.cost = r.generating ? r.adapter_size * readsOf(static_cast<int64_t>(group.end - group.begin))
-                              : chunkCost(r, prices, tokens_per_block);
+                              : chunkCost(r, prices, chunk);
     lane.demand += group.cost;
     i = group.end;
     groups_.push_back(group);
@@ -132,6 +143,7 @@ void CostlyRows::openAccounts() {
 // Divides the step's limit between the clients that have costly requests. Who needs less than an equal share gets that,
 // which leaves more for each of the others.
 void CostlyRows::divide(double limit) {
+  const double most_debt = mostDebt(limit);
   double weights = 0;
   for (Lane& lane : lanes_) {
     lane.share = -1;
@@ -142,7 +154,7 @@ void CostlyRows::divide(double limit) {
     changed = false;
     for (Lane& lane : lanes_) {
       const double debt = std::max(-lane.account->credit, 0.0) * lane.weight;
-      const double need = lane.demand + lane.start_cost + debt;
+      const double need = lane.demand + debt;
       if (lane.share >= 0 || need * weights > limit * lane.weight) continue;
       lane.share = need / lane.weight;
       limit -= need;
@@ -153,36 +165,68 @@ void CostlyRows::divide(double limit) {
   for (Lane& lane : lanes_) {
     if (lane.share < 0) lane.share = limit / weights;
     double& credit = lane.account->credit;
-    credit = std::clamp(credit + lane.share, -kMostDebt, kMostShares * lane.share);
+    credit = std::clamp(credit + lane.share, -most_debt, kMostShares * lane.share);
     lane.credit = credit;
   }
   for (auto& [_, account] : accounts_) {
-    if (!account.present) account.credit = std::max(account.credit, -kMostDebt) + equal_share;
+    if (!account.present) account.credit = std::max(account.credit, -most_debt) + equal_share;
   }
 }
 
-// One of the costly requests that wait may start, of a client without debts, or of the one with the least. It is paid
-// once it has rows. Each client is offered this for a few steps in turn: in some of them it may lack blocks or tokens.
-void CostlyRows::allowStart(double limit) {
-  double most = -kMostDebt;
-  for (const Lane& lane : lanes_) most = std::max(most, lane.credit);
-  const auto may_start = [&](const Lane& lane) {
-    if (lane.waiting == nullptr || lane.credit < std::min(most, 0.0)) return false;
-    return owed_ < limit || lane.start_cost <= std::min(lane.credit * lane.weight, limit);
-  };
-  const auto eligible = static_cast<uint64_t>(std::count_if(lanes_.begin(), lanes_.end(), may_start));
-  if (eligible == 0) return;
-  constexpr uint64_t kStepsOffered = 4;
-  uint64_t chosen = offers_++ / kStepsOffered % eligible;
+// Lets costly requests start that have a place: one, and others whose costs fit into the limit. Their clients must have
+// no debt, or the smallest one, unless nothing is owed. The costs are taken from the credit when they run, in count().
+// Each client comes first for a few steps in turn, since it may get no tokens in some of them. Those without a place
+// may start one request besides, which needs another one to be paused.
+void CostlyRows::allowStarts(double limit) {
+  constexpr uint64_t kStepsFirst = 4;
+  const uint64_t turn = offers_ / kStepsFirst;
+  double most = -std::numeric_limits<double>::max();
   for (const Lane& lane : lanes_) {
-    if (may_start(lane) && chosen-- == 0) lane.waiting->skipped = false;
+    if (lane.next < lane.end || lane.next_waiting < lane.end_waiting) most = std::max(most, lane.credit);
   }
+  const double least_credit = owed_ == 0 ? -std::numeric_limits<double>::max() : std::min(most, 0.0);
+  turns_.clear();
+  for (Lane& lane : lanes_) {
+    if (lane.next_waiting == lane.end_waiting || lane.credit < least_credit) continue;
+    const double cost = waiting_[lane.next_waiting].cost;
+    if (owed_ < limit || cost <= std::min(lane.credit * lane.weight, limit)) turns_.push_back(&lane);
+  }
+  const auto rotate = [&] {
+    if (turns_.empty()) return;
+    std::rotate(turns_.begin(), turns_.begin() + static_cast<ptrdiff_t>(turn % turns_.size()), turns_.end());
+  };
+  bool offered = !turns_.empty();
+  rotate();
+  double started = 0;
+  for (bool first = true, any = true; any;) {
+    any = false;
+    for (Lane* lane : turns_) {
+      if (lane->next_waiting == lane->end_waiting) continue;
+      const Waiting& next = waiting_[lane->next_waiting];
+      if (!first && owed_ + started + next.cost > limit) continue;
+      next.request->skipped = false;
+      started += next.cost;
+      ++lane->next_waiting;
+      first = false;
+      any = true;
+    }
+  }
+  turns_.clear();
+  for (Lane& lane : lanes_) {
+    if (lane.without_place != nullptr && lane.credit >= least_credit && owed_ < limit) turns_.push_back(&lane);
+  }
+  rotate();
+  if (!turns_.empty()) turns_.front()->without_place->skipped = false;
+  offered |= !turns_.empty();
+  // Only steps with an offer count: debts may last so many steps that a client always met them in its turn.
+  if (offered) ++offers_;
 }
 
 // Gives rows to groups of the clients with the most credit, while there are rows to give. rows: those without costs
 // that are generated in this step. Returns all that are generated.
 int64_t CostlyRows::allowGroups(int64_t rows) {
-  double planned = 0;
+  // Contexts may get no tokens in this step, so generated rows do not wait for them.
+  double generated = 0, contexts = 0;
   const auto less = [](const Lane& a, const Lane& b) { return a.credit < b.credit; };
   std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.end; });
   std::make_heap(lanes_.begin(), lanes_.end(), less);
@@ -190,18 +234,17 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
     std::pop_heap(lanes_.begin(), lanes_.end(), less);
     Lane& lane = lanes_.back();
     const Group& group = groups_[lane.next];
-    const double limit = limitOf(rows);
+    const bool generates = costly_[group.begin]->generating;
+    const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
     // What a client has saved for is not held up by what others owe.
     const bool saved = group.cost <= lane.credit * lane.weight && planned + group.cost <= limit;
     if (!saved && owed_ + planned >= limit) {
       lanes_.pop_back();
       continue;
     }
-    for (size_t i = group.begin; i < group.end; ++i) {
-      costly_[i]->skipped = false;
-      rows += costly_[i]->generating ? 1 : 0;
-    }
-    planned += group.cost;
+    for (size_t i = group.begin; i < group.end; ++i) costly_[i]->skipped = false;
+    if (generates) rows += static_cast<int64_t>(group.end - group.begin);
+    (generates ? generated : contexts) += group.cost;
     lane.credit -= group.cost / lane.weight;
     ++lane.next;
     if (lane.next < lane.end)
@@ -212,13 +255,13 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
   return rows;
 }
 
-double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t tokens_per_block,
+double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t chunk,
                                 Clock::time_point now) {
   settle();
   costs_.reserve(requests.size());
   adapters_.begin(requests.size());
   collect(requests);
-  makeLanes(prices, tokens_per_block);
+  makeLanes(prices, chunk);
   shared_demand_ = sharedDemand(requests, now);
   openAccounts();
   limited_ = true;
@@ -229,12 +272,11 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPric
   }
   divide(std::max(limitOf(rows), rest_));
   double demand = 0;
-  for (const Lane& lane : lanes_) demand += lane.demand + lane.start_cost;
-  const bool one_waits = std::count_if(costly_.begin(), costly_.end(), [](const auto* r) { return !r->running; }) <= 1;
-  if (one_waits && owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
+  for (const Lane& lane : lanes_) demand += lane.demand;
+  if (owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
 
   for (RequestView* r : costly_) r->skipped = true;
-  allowStart(limitOf(rows));
+  allowStarts(limitOf(rows));
   return readsOf(allowGroups(rows));
 }
 

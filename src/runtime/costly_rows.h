@@ -8,8 +8,9 @@
 // equally.
 //
 // Each step's limit is divided between the clients max-min fairly, by their weights, and added to their credits, from
-// which the costs of their rows are taken. The next row goes to the client with the most credit. If it has enough for
-// the row, it gets it whatever is owed. A sequence without a row in a step keeps its slot and its blocks.
+// which the costs of their rows are taken. The next row goes to the client with the most credit. If its credit covers
+// the row, and the row fits into what this step's limit leaves, it gets it even if earlier steps took too much. A
+// sequence without a row in a step keeps its slot and its blocks.
 #pragma once
 
 #include <chrono>
@@ -35,19 +36,16 @@ class CostlyRows {
     double scored = 0;
     double total() const { return adapters + scored; }
   };
-  // Beyond this, no more is owed to later steps.
-  static constexpr double kMostOwed = 64;
   // A client without costly requests is expected back for this long.
   static constexpr std::chrono::seconds kAway{10};
 
   // Whether rows of such an adapter are costly. size: as RequestView::adapter_size.
   static bool isCostly(double size) { return size > 1 / kRowsPerRead; }
 
-  // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it. At most one costly
-  // request starts. tokens_per_block: a context gets about that many tokens at once. Returns the reads of the generated
-  // rows, without their adapters.
-  double beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t tokens_per_block,
-                      Clock::time_point now);
+  // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting.
+  // chunk: tokens that a context is expected to get in a step. Returns the reads of the generated rows, without their
+  // adapters.
+  double beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t chunk, Clock::time_point now);
   // Begins a step without limits, and forgets all debts and credits. Returns the same.
   double beginUnlimited(std::span<const RequestView> requests);
   // Forgets what is owed. Call it if the plan is empty: only costly requests can run, so nobody waits for them. Then
@@ -71,14 +69,18 @@ class CostlyRows {
     double cost = 0;  // expected
     int32_t steps_without_row = 0;
   };
+  struct Waiting {
+    RequestView* request = nullptr;
+    double cost = 0;  // expected, of its first chunk
+  };
   // The costly requests of one client.
   struct Lane {
     Client client;
     int32_t weight = 1;
-    size_t next = 0, end = 0;        // range of groups_
-    RequestView* waiting = nullptr;  // the first one that waits
-    double start_cost = 0;           // of `waiting`
-    double demand = 0;               // of all groups
+    size_t next = 0, end = 0;                  // range of groups_
+    size_t next_waiting = 0, end_waiting = 0;  // range of waiting_
+    RequestView* without_place = nullptr;      // the first one that waits and has no place
+    double demand = 0;                         // of all groups and all that wait
     Account* account = nullptr;
     double credit = 0;  // that of the account, without what the groups cost that got their rows in this step
     double share = 0;   // of this step's limit, divided by the weight
@@ -86,12 +88,12 @@ class CostlyRows {
 
   void settle() noexcept;
   void collect(std::span<RequestView> requests);
-  void makeLanes(const TokenPrices& prices, int32_t tokens_per_block);
+  void makeLanes(const TokenPrices& prices, int32_t chunk);
   void openAccounts();
   void divide(double limit);
   const Lane* laneOf(const Client& client) const;
   double sharedDemand(std::span<const RequestView> requests, Clock::time_point now);
-  void allowStart(double limit);
+  void allowStarts(double limit);
   int64_t allowGroups(int64_t rows);
   double limitOf(int64_t generated) const;
 
@@ -108,7 +110,9 @@ class CostlyRows {
   AdapterCosts adapters_;
   std::vector<RequestView*> costly_;
   std::vector<Group> groups_;
+  std::vector<Waiting> waiting_;
   std::vector<Lane> lanes_;
+  std::vector<Lane*> turns_;
   std::vector<Cost> costs_;
 };
 

@@ -28,6 +28,7 @@ RequestView waiting(std::optional<uint64_t> client, uint64_t adapter, double siz
 }
 
 constexpr TokenPrices kPrices{.context = 0.05, .scored = 0.1};
+constexpr int kMostOwed = 64;
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
 // Plays steps: every request that is not skipped gets one row, or all tokens of its context.
@@ -43,6 +44,7 @@ struct Player {
     for (RequestView& r : requests) r.skipped = false;
     costly.beginLimited(requests, kPrices, 64, now);
   }
+  bool prompts_get_tokens = true;
   // Only the first `runnable` requests can run.
   void step(size_t runnable = kAll) {
     rows.resize(requests.size());
@@ -52,7 +54,7 @@ struct Player {
     for (size_t i = 0; i < requests.size(); ++i) {
       RequestView& r = requests[i];
       ++r.steps_without_row;
-      if (r.skipped || i >= runnable) continue;
+      if (r.skipped || i >= runnable || (!r.generating && !prompts_get_tokens)) continue;
       r.steps_without_row = 0;
       const int32_t tokens = r.generating ? 1 : r.num_tokens - r.num_cached;
       plan.sequences.push_back({static_cast<int32_t>(i), tokens, !r.generating, true});
@@ -223,7 +225,7 @@ TEST(CostlyRows, WhatIsOwedIsBounded) {
   player.requests[1].num_tokens = 8192;
   player.play(1);
   player.requests[1] = generating(2, 2, 4);
-  player.play(static_cast<int>(CostlyRows::kMostOwed) + 4);
+  player.play(static_cast<int>(kMostOwed) + 4);
   EXPECT_GT(player.rows[1], 1);
 }
 
@@ -326,6 +328,48 @@ TEST(CostlyRows, ADemandJustAboveTheShareIsHardlyLimited) {
   for (uint64_t i = 3; i < 20; ++i) player.requests.push_back(generating(3, i, 3));
   player.play(2000);
   EXPECT_GT(player.rows[1], 1400);
+}
+
+// The prompt of a large composition is chosen but gets no tokens, because other prompts do.
+TEST(CostlyRows, RowsDoNotWaitForPromptsWithoutTokens) {
+  for (const double size : {0.1, 0.4}) {
+    Player player;
+    RequestView prompt = waiting(3, 3, 1);
+    prompt.running = true;
+    prompt.num_tokens = 4096;
+    player.requests = {generating(1), generating(2, 2, size), prompt};
+    player.prompts_get_tokens = false;
+    player.play(500);
+    EXPECT_GE(player.rows[1], 490) << size;
+  }
+}
+
+TEST(CostlyRows, AsManyShortRequestsStartAsFitIntoTheLimit) {
+  Player player;
+  for (uint64_t i = 0; i < 17; ++i) player.requests.push_back(generating(1));
+  for (uint64_t i = 0; i < 20; ++i) player.requests.push_back(waiting(2, 100 + i, 0.15));
+  player.play(300);
+  const int starts = std::accumulate(player.rows.begin() + 17, player.rows.end(), 0);
+  EXPECT_GT(starts * 0.15 * readsOf(10) / 300, 0.8 * readsOf(17));
+}
+
+// Others wait for blocks all the time. They are offered a start as well, because they may pause others.
+TEST(CostlyRows, ThoseThatCannotStartTakeNoStartsFromOthers) {
+  for (const size_t others : {1, 3, 15}) {
+    Player player;
+    player.requests = {generating(1), waiting(2, 2, 2)};
+    for (uint64_t i = 0; i < others; ++i) {
+      player.requests.push_back(waiting(10 + i, 10 + i, 2));
+      player.requests.back().has_place = false;
+    }
+    std::vector<int> offered(others);
+    for (int step = 0; step < 1000; ++step) {
+      player.step(2);
+      for (size_t i = 0; i < others; ++i) offered[i] += player.requests[2 + i].skipped ? 0 : 1;
+    }
+    EXPECT_GT(player.costs / player.rest, 0.9) << others;
+    EXPECT_GT(*std::min_element(offered.begin(), offered.end()), 10) << others;
+  }
 }
 
 TEST(CostlyRows, PromptsWithLogProbabilitiesCostTheirRowsOfLogits) {

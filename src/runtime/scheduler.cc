@@ -125,7 +125,7 @@ class Pass {
     for (int32_t i = num_running_; i < count(); ++i) {
       const RequestView& r = at(i);
       if (r.adapter != 0 && (adapters_wait || !r.adapter_ready)) continue;
-      if (r.skipped && !isOverdue(r)) {
+      if (r.skipped && (overdue_started_ || !isOverdue(r))) {
         if (several_clients_ && blocksTaken(r) > free_blocks_) skipped_.push_back(i);
         continue;
       }
@@ -135,6 +135,7 @@ class Pass {
       // A request with a place but without tokens begins too, so that its client's later requests do not overtake it.
       if ((has_place && hasTokens(r)) || pauseFor(r) || has_place) {
         begin(i);
+        overdue_started_ |= r.skipped;
         continue;
       }
       if (running_ >= maxRunning()) break;
@@ -354,6 +355,7 @@ class Pass {
   const std::span<const RequestView> requests_;
   SchedulerPlan& plan_;
   bool several_clients_ = false;
+  bool overdue_started_ = false;  // a skipped one
   int32_t num_running_ = 0;
   int32_t last_running_ = 0;  // running requests that were not paused for lack of blocks
   int32_t running_ = 0;       // including starting requests, excluding paused ones

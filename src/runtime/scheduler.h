@@ -85,6 +85,7 @@ struct RequestView {
   uint64_t adapter = 0;  // adapter or composition of its rows, adjacent in a step if equal; 0: base only
   std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
   bool adapter_ready = true;
+  bool has_place = true;  // waiting: slots and blocks are free for it
   int32_t times_bypassed = 0;
   std::optional<uint64_t> client;
   int32_t weight = 1;  // of the client
@@ -92,7 +93,8 @@ struct RequestView {
   int32_t steps_run = 0;          // running: steps since it started; four that skipped it count as one
   int32_t steps_without_row = 0;  // running: latest steps in which it had no row
   double adapter_size = 0;        // bytes of its adapters, divided by those of the base model's weights
-  // It gets no rows in this step, and starts only if it was bypassed max_bypasses times. See runtime/costly_rows.h.
+  // It gets no rows in this step (runtime/costly_rows.h). One that waits may start if it was bypassed max_bypasses
+  // times.
   bool skipped = false;
 };
 

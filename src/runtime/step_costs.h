@@ -50,7 +50,7 @@ class AdapterCosts {
     uint64_t number = 0;
     int64_t rows = 0;
   };
-  // Searches from the end: in a plan, the rows of an adapter follow each other.
+  // add() usually finds it at the end, because the rows of an adapter follow each other in a plan.
   Adapter* find(uint64_t number) noexcept {
     const auto found =
         std::find_if(adapters_.rbegin(), adapters_.rend(), [&](const auto& a) { return a.number == number; });

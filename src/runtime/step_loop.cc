@@ -95,6 +95,7 @@ bool StepLoop::plan() {
   const bool limited =
       step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
   costly_waiting_.clear();
+  costly_candidates_ = 0;
   const size_t free = blocks_.freeSlots();
   size_t ready = 0;
   int64_t prepared = 0;
@@ -110,7 +111,8 @@ bool StepLoop::plan() {
     const bool costly = limited && sequence->adapter.ready() && isCostly(*sequence);
     if (costly && !addCostly(*sequence)) continue;
     add(*sequence);
-    // CostlyRows lets at most one of the costly ones start, so they take no other's place.
+    views_.back().has_place = ready < free && blocksLacking(options_.scheduler, views_.back()) <= free_blocks;
+    // CostlyRows lets only a few of the costly ones start, so they take no other's place.
     if (costly || !sequence->adapter.ready()) continue;
     ++ready;
     if (blocksLacking(options_.scheduler, views_.back()) > free_blocks) {
@@ -123,9 +125,14 @@ bool StepLoop::plan() {
   // A sequence may be paused for another client, or under kMAX_UTILIZATION.
   blocks_.countFreed(running_, several_clients && candidates_.size() > running_.size(), views_);
   const auto makePlan = [&] {
-    const double reads =
-        limited ? costly_rows_.beginLimited(views_, step_times_.prices(), options_.scheduler.kv.tokens_per_block, now)
-                : costly_rows_.beginUnlimited(views_);
+    double reads = readsOf(static_cast<int64_t>(running_.size()));
+    if (limited) {
+      const int32_t chunk = std::clamp(step_times_.contextTokens(now, std::max(reads, 1.0)),
+                                       options_.scheduler.kv.tokens_per_block, options_.scheduler.max_num_tokens);
+      reads = costly_rows_.beginLimited(views_, step_times_.prices(), chunk, now);
+    } else {
+      reads = costly_rows_.beginUnlimited(views_);
+    }
     scheduleStep(now, std::max(reads, 1.0));
   };
   const auto skipNobody = [&] {
@@ -152,19 +159,19 @@ bool StepLoop::isCostly(const Sequence& sequence) const {
          sequence.request.answerOf(sequence).scoredFrom(sequence) < sequence.numTokens();
 }
 
-// Whether a waiting costly sequence becomes a candidate: the first one of each client does, of a few clients.
+// Whether a waiting costly sequence becomes a candidate. Only the first ones of each client do, and only a few of all.
 bool StepLoop::addCostly(const Sequence& sequence) {
-  constexpr size_t kMostCandidates = 16;
-  constexpr int kMostPassed = 16;  // of a client; then its turns end
+  constexpr int kMostOfClient = 8, kMost = 16;
+  constexpr int kMostPassed = 32;  // of a client; then its turns end
   const auto client = FairQueue::clientOf(sequence);
-  const auto known = std::find_if(costly_waiting_.begin(), costly_waiting_.end(),
-                                  [&](const auto& waiting) { return waiting.first == client; });
-  if (known == costly_waiting_.end()) {
-    costly_waiting_.emplace_back(client, 0);
-    return costly_waiting_.size() <= kMostCandidates;
-  }
-  if (++known->second >= kMostPassed) admission_.endTurnsOf(sequence);
-  return false;
+  auto seen = std::find_if(costly_waiting_.begin(), costly_waiting_.end(),
+                           [&](const auto& waiting) { return waiting.first == client; });
+  if (seen == costly_waiting_.end()) seen = costly_waiting_.insert(seen, {client, 0});
+  const int number = ++seen->second;
+  if (number >= kMostPassed) admission_.endTurnsOf(sequence);
+  if (number > kMostOfClient || costly_candidates_ == kMost) return false;
+  ++costly_candidates_;
+  return true;
 }
 
 // reads: of the generated rows of the step.

@@ -111,7 +111,9 @@ class StepLoop {
   // Scratch of the current step; members so that their memory is reused.
   std::vector<Sequence*> candidates_;  // the plan's indices refer to these
   std::vector<RequestView> views_;
-  std::vector<std::pair<std::optional<uint64_t>, int>> costly_waiting_;  // clients, and how many later ones were passed
+  // Clients of waiting costly sequences, and how many of these came up in the queue.
+  std::vector<std::pair<std::optional<uint64_t>, int>> costly_waiting_;
+  int costly_candidates_ = 0;
   SchedulerPlan plan_;
   std::vector<StepSequence> step_sequences_;
   std::vector<Sampling> sampling_;  // in the order of the plan
