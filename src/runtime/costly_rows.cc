@@ -114,17 +114,22 @@ const CostlyRows::Lane* CostlyRows::laneOf(const Client& client) const {
   return found != lanes_.end() && found->client == client ? &*found : nullptr;
 }
 
-// The number of clients times the smallest demand; 0 if one of the clients has no costly requests, or was here
-// recently.
+// The number of clients times the smallest demand, over the clients with any; 0 if a client without costly requests is
+// here, or was within kAway.
 double CostlyRows::sharedDemand(std::span<const RequestView> requests, Clock::time_point now) {
   const bool others = std::any_of(requests.begin(), requests.end(),
                                   [&](const RequestView& r) { return mayRun(r) && laneOf(r.client) == nullptr; });
   if (others) others_at_ = now;
   const bool expected = others_at_ != Clock::time_point::min() && now - others_at_ <= kAway;
-  if (expected || lanes_.size() <= 1) return 0;
+  if (expected) return 0;
   double least = std::numeric_limits<double>::max();
-  for (const Lane& lane : lanes_) least = std::min(least, lane.demand);
-  return least * static_cast<double>(lanes_.size());
+  int clients = 0;
+  for (const Lane& lane : lanes_) {
+    if (lane.demand == 0) continue;
+    least = std::min(least, lane.demand);
+    ++clients;
+  }
+  return clients > 1 ? clients * least : 0;
 }
 
 // Debts of clients without costly requests are remembered, so that a client saves nothing by ending its requests.
@@ -173,10 +178,11 @@ void CostlyRows::divide(double limit) {
   }
 }
 
-// Lets costly requests start that have a place: one, and others whose costs fit into the limit. Their clients must have
-// no debt, or the smallest one, unless nothing is owed. The costs are taken from the credit when they run, in count().
-// Each client comes first for a few steps in turn, since it may get no tokens in some of them. Those without a place
-// may start one request besides, which needs another one to be paused.
+// Lets costly requests start. If something is owed, only those of clients without debts may, or of the client with the
+// smallest debt. Of those that have a place, one may start if less is owed than the limit, or if its client's credit
+// and the limit cover its cost; more may while what is owed and the costs of all starts fit into the limit. Besides,
+// one request without a place may start, for which another one has to be paused. The clients come first in turn, each
+// for a few steps, because a request may get no tokens in some of them. count() takes the costs from the credits.
 void CostlyRows::allowStarts(double limit) {
   constexpr uint64_t kStepsFirst = 4;
   const uint64_t turn = offers_ / kStepsFirst;

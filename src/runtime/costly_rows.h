@@ -3,14 +3,17 @@
 // All sequences of a step wait for its end. A row with large adapters, or with a composition of many, takes as long as
 // many rows of the base model, and so does a token of a prompt with log probabilities if the vocabulary is large. So
 // with several clients the costly rows of all clients together take, on average, at most as long as the rest of the
-// steps. If those of one step take longer, the following steps make up for it. If all clients have costly rows, the
-// limit is at least the number of clients times the smallest demand, because clients of equal demands slow each other
-// equally.
+// steps. If those of one step take longer, the following steps make up for it.
+//
+// If all clients have costly requests, and no other client was here in the last kAway, the limit is at least the
+// smallest demand times the number of clients, because clients of equal demands slow each other equally. Clients whose
+// requests have no place do not count.
 //
 // Each step's limit is divided between the clients max-min fairly, by their weights, and added to their credits, from
-// which the costs of their rows are taken. The next row goes to the client with the most credit. If its credit covers
-// the row, and the row fits into what this step's limit leaves, it gets it even if earlier steps took too much. A
-// sequence without a row in a step keeps its slot and its blocks.
+// which the costs of their rows are taken. The client with the most credit gets the next row, while what is owed and
+// what this step has planned are less than the limit. Even if more is owed, a client gets a row that its credit covers,
+// provided that the costly rows of this step stay within the limit. A sequence without a row in a step keeps its slot
+// and blocks.
 #pragma once
 
 #include <chrono>

@@ -102,7 +102,7 @@ bool StepLoop::plan() {
   int32_t free_blocks = blocks_.freeBlocks();
   for (const RequestView& view : views_) free_blocks -= blocksLacking(options_.scheduler, view);
   admission_.beginTurns();
-  while (candidates_.size() < running_.size() + Admission::kLookahead) {
+  for (size_t visited = 0; visited < Admission::kLookahead; ++visited) {
     const bool newcomer =
         several_clients && queue.runningOfNext() * weight_of_most < most_running * queue.weightOfNext();
     if (ready >= free + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
@@ -112,6 +112,10 @@ bool StepLoop::plan() {
     if (costly && !addCostly(*sequence)) continue;
     add(*sequence);
     views_.back().has_place = ready < free && blocksLacking(options_.scheduler, views_.back()) <= free_blocks;
+    if (costly && !views_.back().has_place) {
+      --costly_candidates_;
+      admission_.endTurnsOf(*sequence);
+    }
     // CostlyRows lets only a few of the costly ones start, so they take no other's place.
     if (costly || !sequence->adapter.ready()) continue;
     ++ready;
@@ -127,8 +131,9 @@ bool StepLoop::plan() {
   const auto makePlan = [&] {
     double reads = readsOf(static_cast<int64_t>(running_.size()));
     if (limited) {
-      const int32_t chunk = std::clamp(step_times_.contextTokens(now, std::max(reads, 1.0)),
-                                       options_.scheduler.kv.tokens_per_block, options_.scheduler.max_num_tokens);
+      const int32_t tokens =
+          std::max(step_times_.contextTokens(now, std::max(reads, 1.0)), options_.scheduler.kv.tokens_per_block);
+      const int32_t chunk = std::min(tokens, options_.scheduler.max_num_tokens);
       reads = costly_rows_.beginLimited(views_, step_times_.prices(), chunk, now);
     } else {
       reads = costly_rows_.beginUnlimited(views_);
