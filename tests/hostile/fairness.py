@@ -89,7 +89,7 @@ def choices_1024(stage):
 COPIES = [f"copy-{n}" for n in range(7)]
 
 
-@scenario("compositions-many")
+@scenario("compositions-many", quick=True)
 def compositions_many(stage):
     """One client fills batches with compositions of many adapters, no two alike: each is read for its own row."""
     for name in COPIES:
@@ -103,7 +103,7 @@ def compositions_many(stage):
     stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
 
 
-@scenario("scored-prompts")
+@scenario("scored-prompts", quick=True)
 def scored_prompts(stage):
     """One client keeps asking for the log probabilities of long prompts, which have a row of logits for each token."""
     bodies = [{**LONG, "prompt": [7 + n] * 400, "max_tokens": 1, "echo": True, "logprobs": 5} for n in range(50)]
