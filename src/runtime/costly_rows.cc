@@ -242,7 +242,7 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
     const Group& group = groups_[lane.next];
     const bool generates = costly_[group.begin]->generating;
     const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
-    // What a client has saved for is not held up by what others owe.
+    // A row that the client's credit covers does not have to wait until owed_ is paid, which others may have caused.
     const bool saved = group.cost <= lane.credit * lane.weight && planned + group.cost <= limit;
     if (!saved && owed_ + planned >= limit) {
       lanes_.pop_back();

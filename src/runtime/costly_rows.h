@@ -33,7 +33,8 @@ namespace chorus {
 class CostlyRows {
  public:
   using Clock = std::chrono::steady_clock;
-  // What a planned sequence costs: its adapters, and its scored tokens including their rows of the base model.
+  // Reads that a planned sequence takes beside its other rows of the base model. `scored` includes the rows of the base
+  // model of its tokens with log probabilities.
   struct Cost {
     double adapters = 0;
     double scored = 0;

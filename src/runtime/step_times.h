@@ -16,7 +16,7 @@
 
 namespace chorus {
 
-// What a step computes.
+// The amounts of work of a step, from which StepTimes estimates the time of each kind.
 struct StepWork {
   // Reads of the generated rows, at least 1, and of all adapters (runtime/step_costs.h).
   double reads = 0;
