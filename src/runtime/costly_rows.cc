@@ -7,17 +7,14 @@
 namespace chorus {
 namespace {
 
-// Credits are kept up to this many steps' shares, for rows that have to wait until what is owed is paid. Debts are kept
-// up to so many reads or steps: a client that was served more while others asked for less waits for them no longer.
-constexpr double kMostShares = 32;
-double mostDebt(double limit) { return std::max(32.0, 8 * limit); }
 // Beyond this, no more is owed to later steps.
 double mostOwed(double limit) { return std::max(64.0, 16 * limit); }
 
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
 bool isScored(const RequestView& r) { return !r.generating && r.num_cached >= r.scored_from; }
 bool isCostlyRequest(const RequestView& r) {
-  return CostlyRows::isCostly(r.adapter_size) || isScored(r) || (!r.running && r.scored_from < r.num_tokens);
+  if (!r.running) return CostlyRows::isCostly(r.adapter_size, r.scored_from, r.num_tokens);
+  return CostlyRows::isCostly(r.adapter_size) || isScored(r);
 }
 
 // The expected cost of the next chunk of a context.
@@ -33,7 +30,7 @@ double CostlyRows::beginUnlimited(std::span<const RequestView> requests) {
   costs_.reserve(requests.size());
   limited_ = false;
   owed_ = shared_demand_ = 0;
-  accounts_.clear();
+  credits_.forgetAll();
   return readsOf(std::count_if(requests.begin(), requests.end(), [](const RequestView& r) { return r.generating; }));
 }
 
@@ -65,20 +62,23 @@ void CostlyRows::collect(std::span<RequestView> requests) {
 }
 
 void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
+  members_.clear();
   lanes_.clear();
   groups_.clear();
   waiting_.clear();
   for (size_t i = 0; i < costly_.size();) {
     RequestView& r = *costly_[i];
-    if (lanes_.empty() || lanes_.back().client != r.client) {
-      lanes_.push_back({.client = r.client, .weight = r.weight, .next = groups_.size(), .end = groups_.size()});
+    if (members_.empty() || members_.back().client != r.client) {
+      lanes_.push_back({.member = members_.size(), .next = groups_.size(), .end = groups_.size()});
       lanes_.back().next_waiting = lanes_.back().end_waiting = waiting_.size();
+      members_.push_back({.client = r.client, .weight = r.weight});
     }
     Lane& lane = lanes_.back();
+    double& demand = members_.back().demand;
     if (!r.running) {
       if (r.has_place) {
         waiting_.push_back({&r, chunkCost(r, prices, chunk)});
-        lane.demand += waiting_.back().cost;
+        demand += waiting_.back().cost;
         lane.end_waiting = waiting_.size();
       } else if (lane.without_place == nullptr) {
         lane.without_place = &r;
@@ -95,7 +95,7 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
     }
     group.cost = r.generating ? r.adapter_size * readsOf(static_cast<int64_t>(group.end - group.begin))
                               : chunkCost(r, prices, chunk);
-    lane.demand += group.cost;
+    demand += group.cost;
     i = group.end;
     groups_.push_back(group);
     lane.end = groups_.size();
@@ -108,74 +108,28 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
   }
 }
 
-const CostlyRows::Lane* CostlyRows::laneOf(const Client& client) const {
-  const auto before = [](const Lane& lane, const Client& other) { return lane.client < other; };
-  const auto found = std::lower_bound(lanes_.begin(), lanes_.end(), client, before);
-  return found != lanes_.end() && found->client == client ? &*found : nullptr;
+bool CostlyRows::hasCostly(const ClientCredits::Client& client) const {
+  const auto before = [](const ClientCredits::Member& member, const auto& other) { return member.client < other; };
+  const auto found = std::lower_bound(members_.begin(), members_.end(), client, before);
+  return found != members_.end() && found->client == client;
 }
 
 // The number of clients times the smallest demand, over the clients with any; 0 if a client without costly requests is
 // here, or was within kAway.
 double CostlyRows::sharedDemand(std::span<const RequestView> requests, Clock::time_point now) {
   const bool others = std::any_of(requests.begin(), requests.end(),
-                                  [&](const RequestView& r) { return mayRun(r) && laneOf(r.client) == nullptr; });
+                                  [&](const RequestView& r) { return mayRun(r) && !hasCostly(r.client); });
   if (others) others_at_ = now;
   const bool expected = others_at_ != Clock::time_point::min() && now - others_at_ <= kAway;
   if (expected) return 0;
   double least = std::numeric_limits<double>::max();
   int clients = 0;
-  for (const Lane& lane : lanes_) {
-    if (lane.demand == 0) continue;
-    least = std::min(least, lane.demand);
+  for (const ClientCredits::Member& member : members_) {
+    if (member.demand == 0) continue;
+    least = std::min(least, member.demand);
     ++clients;
   }
   return clients > 1 ? clients * least : 0;
-}
-
-// Debts of clients without costly requests are remembered, so that a client saves nothing by ending its requests.
-void CostlyRows::openAccounts() {
-  for (auto& [_, account] : accounts_) account.present = false;
-  for (Lane& lane : lanes_) {
-    lane.account = &accounts_[lane.client];
-    lane.account->present = true;
-  }
-  constexpr size_t kMostAbsent = 1024;
-  const bool too_many = accounts_.size() > lanes_.size() + kMostAbsent;
-  std::erase_if(accounts_,
-                [&](const auto& entry) { return !entry.second.present && (entry.second.credit >= 0 || too_many); });
-}
-
-// Divides the step's limit between the clients that have costly requests. Who needs less than an equal share gets that,
-// which leaves more for each of the others.
-void CostlyRows::divide(double limit) {
-  const double most_debt = mostDebt(limit);
-  double weights = 0;
-  for (Lane& lane : lanes_) {
-    lane.share = -1;
-    weights += lane.weight;
-  }
-  const double equal_share = limit / std::max(weights, 1.0);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (Lane& lane : lanes_) {
-      const double debt = std::max(-lane.account->credit, 0.0) * lane.weight;
-      const double need = lane.demand + debt;
-      if (lane.share >= 0 || need * weights > limit * lane.weight) continue;
-      lane.share = need / lane.weight;
-      limit -= need;
-      weights -= lane.weight;
-      changed = true;
-    }
-  }
-  for (Lane& lane : lanes_) {
-    if (lane.share < 0) lane.share = limit / weights;
-    double& credit = lane.account->credit;
-    credit = std::clamp(credit + lane.share, -most_debt, kMostShares * lane.share);
-    lane.credit = credit;
-  }
-  for (auto& [_, account] : accounts_) {
-    if (!account.present) account.credit = std::max(account.credit, -most_debt) + equal_share;
-  }
 }
 
 // Lets costly requests start. If something is owed, only those of clients without debts may, or of the client with the
@@ -188,14 +142,15 @@ void CostlyRows::allowStarts(double limit) {
   const uint64_t turn = offers_ / kStepsFirst;
   double most = -std::numeric_limits<double>::max();
   for (const Lane& lane : lanes_) {
-    if (lane.next < lane.end || lane.next_waiting < lane.end_waiting) most = std::max(most, lane.credit);
+    if (lane.next < lane.end || lane.next_waiting < lane.end_waiting) most = std::max(most, memberOf(lane).credit);
   }
   const double least_credit = owed_ == 0 ? -std::numeric_limits<double>::max() : std::min(most, 0.0);
   turns_.clear();
   for (Lane& lane : lanes_) {
-    if (lane.next_waiting == lane.end_waiting || lane.credit < least_credit) continue;
+    if (lane.next_waiting == lane.end_waiting || memberOf(lane).credit < least_credit) continue;
     const double cost = waiting_[lane.next_waiting].cost;
-    if (owed_ < limit || cost <= std::min(lane.credit * lane.weight, limit)) turns_.push_back(&lane);
+    const double saved = memberOf(lane).credit * memberOf(lane).weight;
+    if (owed_ < limit || cost <= std::min(saved, limit)) turns_.push_back(&lane);
   }
   const auto rotate = [&] {
     if (turns_.empty()) return;
@@ -219,7 +174,8 @@ void CostlyRows::allowStarts(double limit) {
   }
   turns_.clear();
   for (Lane& lane : lanes_) {
-    if (lane.without_place != nullptr && lane.credit >= least_credit && owed_ < limit) turns_.push_back(&lane);
+    if (lane.without_place != nullptr && memberOf(lane).credit >= least_credit && owed_ < limit)
+      turns_.push_back(&lane);
   }
   rotate();
   if (!turns_.empty()) turns_.front()->without_place->skipped = false;
@@ -233,17 +189,18 @@ void CostlyRows::allowStarts(double limit) {
 int64_t CostlyRows::allowGroups(int64_t rows) {
   // Contexts may get no tokens in this step, so generated rows do not wait for them.
   double generated = 0, contexts = 0;
-  const auto less = [](const Lane& a, const Lane& b) { return a.credit < b.credit; };
+  const auto less = [this](const Lane& a, const Lane& b) { return memberOf(a).credit < memberOf(b).credit; };
   std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.end; });
   std::make_heap(lanes_.begin(), lanes_.end(), less);
   while (!lanes_.empty()) {
     std::pop_heap(lanes_.begin(), lanes_.end(), less);
     Lane& lane = lanes_.back();
+    ClientCredits::Member& client = memberOf(lane);
     const Group& group = groups_[lane.next];
     const bool generates = costly_[group.begin]->generating;
     const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
     // A row that the client's credit covers does not have to wait until owed_ is paid, which others may have caused.
-    const bool saved = group.cost <= lane.credit * lane.weight && planned + group.cost <= limit;
+    const bool saved = group.cost <= client.credit * client.weight && planned + group.cost <= limit;
     if (!saved && owed_ + planned >= limit) {
       lanes_.pop_back();
       continue;
@@ -251,7 +208,7 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
     for (size_t i = group.begin; i < group.end; ++i) costly_[i]->skipped = false;
     if (generates) rows += static_cast<int64_t>(group.end - group.begin);
     (generates ? generated : contexts) += group.cost;
-    lane.credit -= group.cost / lane.weight;
+    client.credit -= group.cost / client.weight;
     ++lane.next;
     if (lane.next < lane.end)
       std::push_heap(lanes_.begin(), lanes_.end(), less);
@@ -269,16 +226,15 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPric
   collect(requests);
   makeLanes(prices, chunk);
   shared_demand_ = sharedDemand(requests, now);
-  openAccounts();
   limited_ = true;
 
   int64_t rows = 0, costly_rows = 0;  // generated ones: without costs, and with
   for (const RequestView& r : requests) {
     if (r.generating) ++(isCostlyRequest(r) ? costly_rows : rows);
   }
-  divide(std::max(limitOf(rows), rest_));
+  credits_.divide(members_, std::max(limitOf(rows), rest_));
   double demand = 0;
-  for (const Lane& lane : lanes_) demand += lane.demand;
+  for (const ClientCredits::Member& member : members_) demand += member.demand;
   if (owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
 
   for (RequestView* r : costly_) r->skipped = true;
@@ -304,8 +260,7 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
     (planned.context ? prompt : generated) += planned.num_tokens - scored;
     if (!isCostly(r.adapter_size) && scored == 0) continue;
     spent_ += cost.total();
-    if (const auto found = accounts_.find(r.client); found != accounts_.end())
-      found->second.credit -= cost.total() / r.weight;
+    credits_.charge(r.client, cost.total(), r.weight);
   }
   rest_ = readsOf(std::max<int64_t>(generated, 1)) + prices.context * static_cast<double>(prompt);
   return costs_;

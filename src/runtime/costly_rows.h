@@ -19,13 +19,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "runtime/client_credits.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_costs.h"
+#include "runtime/step_times.h"
 
 namespace chorus {
 
@@ -41,10 +41,14 @@ class CostlyRows {
     double total() const { return adapters + scored; }
   };
   // A client without costly requests is expected back for this long.
-  static constexpr std::chrono::seconds kAway{10};
+  static constexpr auto kAway = StepTimes::kAlone;
 
   // Whether rows of such an adapter are costly. size: as RequestView::adapter_size.
   static bool isCostly(double size) { return size > 1 / kRowsPerRead; }
+  // Whether any row of a request that waits is costly. scored_from: as RequestView::scored_from.
+  static bool isCostly(double size, int32_t scored_from, int32_t num_tokens) {
+    return isCostly(size) || scored_from < num_tokens;
+  }
 
   // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting.
   // chunk: tokens that a context is expected to get in a step. Returns the reads of the generated rows, without their
@@ -61,11 +65,6 @@ class CostlyRows {
                               const TokenPrices& prices) noexcept;
 
  private:
-  using Client = std::optional<uint64_t>;
-  struct Account {
-    double credit = 0;  // in reads, divided by the client's weight; negative: a debt
-    bool present = false;
-  };
   // Running requests that get rows together: the generating ones of one adapter, or a single other one. It is a range
   // of costly_.
   struct Group {
@@ -79,23 +78,17 @@ class CostlyRows {
   };
   // The costly requests of one client.
   struct Lane {
-    Client client;
-    int32_t weight = 1;
+    size_t member = 0;                         // index in members_
     size_t next = 0, end = 0;                  // range of groups_
     size_t next_waiting = 0, end_waiting = 0;  // range of waiting_
     RequestView* without_place = nullptr;      // the first one that waits and has no place
-    double demand = 0;                         // of all groups and all that wait
-    Account* account = nullptr;
-    double credit = 0;  // that of the account, without what the groups cost that got their rows in this step
-    double share = 0;   // of this step's limit, divided by the weight
   };
 
   void settle() noexcept;
   void collect(std::span<RequestView> requests);
   void makeLanes(const TokenPrices& prices, int32_t chunk);
-  void openAccounts();
-  void divide(double limit);
-  const Lane* laneOf(const Client& client) const;
+  bool hasCostly(const ClientCredits::Client& client) const;
+  ClientCredits::Member& memberOf(const Lane& lane) { return members_[lane.member]; }
   double sharedDemand(std::span<const RequestView> requests, Clock::time_point now);
   void allowStarts(double limit);
   int64_t allowGroups(int64_t rows);
@@ -107,7 +100,7 @@ class CostlyRows {
   double shared_demand_ = 0;                                // lower bound of its limit
   bool limited_ = false;                                    // whether it had a limit
   Clock::time_point others_at_ = Clock::time_point::min();  // when a client without costly requests was last seen
-  std::map<Client, Account> accounts_;
+  ClientCredits credits_;
   uint64_t offers_ = 0;  // steps in which a costly request might start
 
   // Scratch of one step.
@@ -115,6 +108,9 @@ class CostlyRows {
   std::vector<RequestView*> costly_;
   std::vector<Group> groups_;
   std::vector<Waiting> waiting_;
+  // The clients with costly requests, ascending. Their demands are what all their groups and waiting requests cost. The
+  // costs of groups that get rows in this step are taken from the credits here, so that other clients come next.
+  std::vector<ClientCredits::Member> members_;
   std::vector<Lane> lanes_;
   std::vector<Lane*> turns_;
   std::vector<Cost> costs_;

@@ -20,6 +20,7 @@
 #include "runtime/scheduler.h"
 #include "runtime/sequence_blocks.h"
 #include "runtime/step_builder.h"
+#include "runtime/step_candidates.h"
 #include "runtime/step_runner.h"
 #include "runtime/step_times.h"
 
@@ -69,13 +70,8 @@ class StepLoop {
     size_t end = 0;
   };
 
-  Sequence& plannedAt(const PlannedSequence& planned) const {
-    return *candidates_[static_cast<size_t>(planned.request_index)];
-  }
-  double adapterSize(const AdapterLease& lease) const;
-  RequestView viewOf(Sequence& sequence);
-  bool isCostly(const Sequence& sequence) const;
-  bool addCostly(const Sequence& sequence);
+  Sequence& plannedAt(const PlannedSequence& planned) const { return candidates_.at(planned.request_index); }
+  void planLimited(Clock::time_point now);
   void scheduleStep(Clock::time_point now, double reads);
   void applyPlan();
   void start(Sequence& sequence);
@@ -96,6 +92,7 @@ class StepLoop {
   Admission& admission_;
   StepRunner& runner_;
   SequenceBlocks blocks_;
+  StepCandidates candidates_;  // the plan's indices refer to these
   StepBuilder builder_;
   StepTimes step_times_;
   CostlyRows costly_rows_;
@@ -109,11 +106,6 @@ class StepLoop {
   SequenceChanges changes_;
 
   // Scratch of the current step; members so that their memory is reused.
-  std::vector<Sequence*> candidates_;  // the plan's indices refer to these
-  std::vector<RequestView> views_;
-  // Clients of waiting costly sequences, and how many of these came up in the queue.
-  std::vector<std::pair<std::optional<uint64_t>, int>> costly_waiting_;
-  int costly_candidates_ = 0;
   SchedulerPlan plan_;
   std::vector<StepSequence> step_sequences_;
   std::vector<Sampling> sampling_;  // in the order of the plan
