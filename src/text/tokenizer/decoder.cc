@@ -241,14 +241,14 @@ Utf8Text oneCharacter(const Json& json, const char* key, const std::string& sour
 }
 }  // namespace
 
-TokenDecoder::TokenDecoder(const Json& json, const std::string& source) {
+TokenDecoder::TokenDecoder(const Json& json, const std::string& source, WorkMeter& meter) {
   if (json.is_null())
     stages_.push_back([] { return std::make_unique<JoinStage>(); });
   else
-    append(json, source);
+    append(json, source, meter);
 }
 
-void TokenDecoder::append(const Json& json, const std::string& source) {
+void TokenDecoder::append(const Json& json, const std::string& source, WorkMeter& meter) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
   if (stages_.size() >= kMaxDecoders) {
@@ -263,7 +263,7 @@ void TokenDecoder::append(const Json& json, const std::string& source) {
     if (list == json.end() || !list->is_array()) {
       fail(ErrorCode::kInvalidArgument, "{}: 'decoders' must be a list", here);
     }
-    for (const Json& part : *list) append(part, here);
+    for (const Json& part : *list) append(part, here, meter);
   } else if (type == "ByteLevel") {
     add([] { return std::make_unique<ByteLevelDecoder>(); });
     fused_ = true;
@@ -272,7 +272,7 @@ void TokenDecoder::append(const Json& json, const std::string& source) {
   } else if (type == "Fuse") {
     fused_ = true;
   } else if (type == "Replace") {
-    auto pattern = std::make_shared<const TextPattern>(TextPattern::fromMember(json, here));
+    auto pattern = std::make_shared<const TextPattern>(TextPattern::fromMember(json, here, meter));
     pattern->refuseEmptyMatches(here);
     auto content = std::make_shared<const Utf8Text>(jsonGetText(json, "content", here));
     bytes_ += pattern->memoryBytes() + content->size();

@@ -28,15 +28,15 @@ class DecoderStage {
 class TokenDecoder {
  public:
   // A null json gives a decoder that joins tokens with spaces. Throws Error(kUnsupported), naming source and component,
-  // for an unknown component.
-  TokenDecoder(const Json& json, const std::string& source);
+  // for an unknown component. meter: charged with the compilation of regular expressions.
+  TokenDecoder(const Json& json, const std::string& source, WorkMeter& meter);
 
   std::vector<std::unique_ptr<DecoderStage>> start() const;
   size_t memoryBytes() const { return bytes_; }
 
  private:
   using Factory = std::function<std::unique_ptr<DecoderStage>()>;
-  void append(const Json& json, const std::string& source);
+  void append(const Json& json, const std::string& source, WorkMeter& meter);
 
   std::vector<Factory> stages_;
   size_t bytes_ = 0;

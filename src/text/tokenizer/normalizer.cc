@@ -155,7 +155,7 @@ class ByteLevelNormalizer final : public NormalizerStage {
 };
 
 std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, const Json& json,
-                                                      const std::string& here) {
+                                                      const std::string& here, WorkMeter& meter) {
   if (type == "NFC") return std::make_unique<FormStage>(UnicodeForm{.compose = true});
   if (type == "NFD") return std::make_unique<FormStage>(UnicodeForm{});
   if (type == "NFKC") return std::make_unique<FormStage>(UnicodeForm{.compatibility = true, .compose = true});
@@ -169,7 +169,7 @@ std::unique_ptr<const NormalizerStage> makeNormalizer(const std::string& type, c
     return std::make_unique<Strip>(jsonGet<bool>(json, "strip_left", here), jsonGet<bool>(json, "strip_right", here));
   }
   if (type == "Replace") {
-    auto pattern = TextPattern::fromMember(json, here);
+    auto pattern = TextPattern::fromMember(json, here, meter);
     pattern.refuseEmptyMatches(here);
     return std::make_unique<Replace>(std::move(pattern), jsonGetText(json, "content", here));
   }
@@ -202,7 +202,7 @@ void appendBert(const Json& json, const std::string& here, Stages& stages) {
   if (lower) add(MapStage(lowercase));
 }
 
-void appendStages(const Json& json, const std::string& source, Stages& stages) {
+void appendStages(const Json& json, const std::string& source, WorkMeter& meter, Stages& stages) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
   if (type == "Sequence") {
@@ -212,12 +212,12 @@ void appendStages(const Json& json, const std::string& source, Stages& stages) {
     }
     for (const Json& part : *list) {
       if (part.is_null()) fail(ErrorCode::kInvalidArgument, "{}: 'normalizers' holds null", here);
-      appendStages(part, here, stages);
+      appendStages(part, here, meter, stages);
     }
     return;
   }
   if (type == "BertNormalizer") return appendBert(json, here, stages);
-  auto stage = makeNormalizer(type, json, here);
+  auto stage = makeNormalizer(type, json, here, meter);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the normalizer '{}' is not supported", source, printable(type));
   appendStage(std::move(stage), source, stages);
 }
@@ -241,10 +241,10 @@ size_t Normalizer::memoryBytes() const {
   return bytes;
 }
 
-std::unique_ptr<const Normalizer> makeNormalizer(const Json& json, const std::string& source) {
+std::unique_ptr<const Normalizer> makeNormalizer(const Json& json, const std::string& source, WorkMeter& meter) {
   if (json.is_null()) return nullptr;
   Stages stages;
-  appendStages(json, source, stages);
+  appendStages(json, source, meter, stages);
   return std::make_unique<const Normalizer>(std::move(stages));
 }
 

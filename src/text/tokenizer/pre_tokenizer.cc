@@ -225,14 +225,14 @@ std::unique_ptr<const PreTokenizerStage> makeFixedLength(const Json& json, const
 }
 
 std::unique_ptr<const PreTokenizerStage> makePreTokenizer(const std::string& type, const Json& json,
-                                                          const std::string& here) {
+                                                          const std::string& here, WorkMeter& meter) {
   if (type == "ByteLevel") {
     // trim_offsets is ignored: it changes offsets only, never ids.
     return std::make_unique<ByteLevel>(jsonGet<bool>(json, "add_prefix_space", here),
                                        jsonGetOr<bool>(json, "use_regex", true, here));
   }
   if (type == "Split") {
-    return std::make_unique<PatternSplit>(TextPattern::fromMember(json, here),
+    return std::make_unique<PatternSplit>(TextPattern::fromMember(json, here, meter),
                                           splitBehaviorFromName(jsonGet<std::string>(json, "behavior", here), here),
                                           jsonGet<bool>(json, "invert", here));
   }
@@ -264,7 +264,7 @@ void appendStage(std::unique_ptr<const PreTokenizerStage> stage, const std::stri
   stages.push_back(std::move(stage));
 }
 
-void appendStages(const Json& json, const std::string& source,
+void appendStages(const Json& json, const std::string& source, WorkMeter& meter,
                   std::vector<std::unique_ptr<const PreTokenizerStage>>& stages) {
   const auto type = jsonGet<std::string>(json, "type", source);
   const std::string here = source + "." + printable(type);
@@ -275,7 +275,7 @@ void appendStages(const Json& json, const std::string& source,
     }
     for (const Json& part : *list) {
       if (part.is_null()) fail(ErrorCode::kInvalidArgument, "{}: 'pretokenizers' holds null", here);
-      appendStages(part, here, stages);
+      appendStages(part, here, meter, stages);
     }
     return;
   }
@@ -284,7 +284,7 @@ void appendStages(const Json& json, const std::string& source,
     return appendStage(std::make_unique<CharacterSplit>(library::isPunctuation, SplitBehavior::kIsolated), source,
                        stages);
   }
-  auto stage = makePreTokenizer(type, json, here);
+  auto stage = makePreTokenizer(type, json, here, meter);
   if (!stage) fail(ErrorCode::kUnsupported, "{}: the pre-tokenizer '{}' is not supported", source, printable(type));
   appendStage(std::move(stage), source, stages);
 }
@@ -302,10 +302,10 @@ size_t PreTokenizer::memoryBytes() const {
   return bytes;
 }
 
-std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source) {
+std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source, WorkMeter& meter) {
   if (json.is_null()) return nullptr;
   std::vector<std::unique_ptr<const PreTokenizerStage>> stages;
-  appendStages(json, source, stages);
+  appendStages(json, source, meter, stages);
   return std::make_unique<const PreTokenizer>(std::move(stages));
 }
 

@@ -39,6 +39,7 @@ class PreTokenizer {
 };
 
 // Returns null for a null json. Throws Error(kUnsupported), naming source and component, for an unknown component.
-std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source);
+// meter: charged with the compilation of regular expressions.
+std::unique_ptr<const PreTokenizer> makePreTokenizer(const Json& json, const std::string& source, WorkMeter& meter);
 
 }  // namespace chorus

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/thread_time.h"
 #include "text/tokenizer/oniguruma_pattern.h"
 #include "text/tokenizer/regex_matcher.h"
 #include "text/tokenizer/regex_program.h"
@@ -51,7 +52,8 @@ struct Regex::State {
   std::unique_ptr<const OnigurumaPattern> fallback;  // set if there is no program
 };
 
-Regex::Regex(std::string_view pattern, std::string_view source) : state_(std::make_unique<State>()) {
+Regex::Regex(std::string_view pattern, std::string_view source, WorkMeter& meter) : state_(std::make_unique<State>()) {
+  const uint64_t begin = threadNanoseconds();
   if (pattern.size() > kMaxPatternBytes) {
     fail(ErrorCode::kUnsupported, "{}: the regular expression has {} bytes; the limit is {}", source, pattern.size(),
          kMaxPatternBytes);
@@ -60,6 +62,11 @@ Regex::Regex(std::string_view pattern, std::string_view source) : state_(std::ma
   if (!rewritten) fail(ErrorCode::kCorrupt, "{}: the regular expression is not UTF-8", source);
   if (auto parsed = regex::parsePattern(*rewritten)) state_->program = regex::compile(std::move(*parsed));
   if (!state_->program) state_->fallback = std::make_unique<const OnigurumaPattern>(rewritten->bytes(), source);
+  meter.charge(threadNanoseconds() - begin);
+}
+Regex::Regex(std::string_view pattern, std::string_view source) {
+  WorkMeter unlimited;
+  *this = Regex(pattern, source, unlimited);
 }
 Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;

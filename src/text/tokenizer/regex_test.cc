@@ -287,6 +287,20 @@ TEST(RegexTest, RareSyntaxIsLimitedToo) {
   }
 }
 
+// The first bytes of each branch are sought through all that may follow it.
+TEST(RegexTest, CompilationIsCharged) {
+  std::string pattern;
+  for (int i = 0; i < 63; ++i) pattern += "(?:x?|y?)";
+  for (int i = 0; i < 600; ++i) pattern += "\\w?";
+  WorkMeter meter;
+  ASSERT_TRUE(Regex(pattern, "p", meter).isNative());
+  const uint64_t spent = meter.spent();
+  EXPECT_GT(spent, 1'000'000u) << "nanoseconds";
+  WorkMeter enough({.work = 100 * spent}), little({.work = 100'000});
+  Regex(pattern, "p", enough);
+  EXPECT_THROW(Regex(pattern, "p", little), WorkStopped);
+}
+
 TEST(RegexTest, PatternsThatAreWrongOrTooLargeAreRefused) {
   EXPECT_THAT(errorOf([] { Regex("(", "t.json"); }),
               testing::HasSubstr("t.json: the regular expression doesn't compile"));

@@ -75,10 +75,10 @@ void MatchSplitter::add(Segment segment) {
   }
 }
 
-TextPattern TextPattern::fromMember(const Json& json, std::string_view source) {
+TextPattern TextPattern::fromMember(const Json& json, std::string_view source, WorkMeter& meter) {
   const auto it = json.find("pattern");
   if (it != json.end() && it->is_object() && it->size() == 1) {
-    if (it->contains("Regex")) return fromRegex(jsonGet<std::string>(*it, "Regex", source), source);
+    if (it->contains("Regex")) return fromRegex(jsonGet<std::string>(*it, "Regex", source), source, meter);
     if (it->contains("String")) return fromLiteral(jsonGetText(*it, "String", source), source);
   }
   fail(ErrorCode::kUnsupported, "{}: a pattern must be {{\"String\": ...}} or {{\"Regex\": ...}}", source);
@@ -98,10 +98,10 @@ TextPattern TextPattern::fromLiteral(Utf8Text literal, std::string_view source) 
   return pattern;
 }
 
-TextPattern TextPattern::fromRegex(std::string_view regex, std::string_view source) {
+TextPattern TextPattern::fromRegex(std::string_view regex, std::string_view source, WorkMeter& meter) {
   TextPattern pattern;
   pattern.known_ = findKnownSplit(regex);
-  if (pattern.known_ == nullptr) pattern.regex_.emplace(regex, source);
+  if (pattern.known_ == nullptr) pattern.regex_.emplace(regex, source, meter);
   return pattern;
 }
 

@@ -51,11 +51,11 @@ class MatchSplitter {
 // A literal ({"String": "..."}) or a regular expression ({"Regex": "..."}). Immutable.
 class TextPattern {
  public:
-  // Reads the member "pattern" of json.
-  static TextPattern fromMember(const Json& json, std::string_view source);
+  // Reads the member "pattern" of json. meter: charged as by Regex.
+  static TextPattern fromMember(const Json& json, std::string_view source, WorkMeter& meter);
   // Throws Error(kUnsupported) for an empty literal.
   static TextPattern fromLiteral(Utf8Text literal, std::string_view source);
-  static TextPattern fromRegex(std::string_view pattern, std::string_view source);
+  static TextPattern fromRegex(std::string_view pattern, std::string_view source, WorkMeter& meter);
 
   // Same contract as Regex::forEachMatch.
   void forEachMatch(Utf8View text, EncodeWork& work, FunctionRef<bool(size_t begin, size_t end)> found) const;

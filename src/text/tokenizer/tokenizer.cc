@@ -192,15 +192,15 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
     return it == tokenizer.end() ? none : *it;
   };
   auto state = std::make_unique<State>();
-  state->normalizer = makeNormalizer(part("normalizer"), source + ": normalizer");
-  state->pre_tokenizer = makePreTokenizer(part("pre_tokenizer"), source + ": pre_tokenizer");
+  state->normalizer = makeNormalizer(part("normalizer"), source + ": normalizer", meter);
+  state->pre_tokenizer = makePreTokenizer(part("pre_tokenizer"), source + ": pre_tokenizer", meter);
   const auto model = tokenizer.find("model");
   if (model == tokenizer.end()) fail(ErrorCode::kInvalidArgument, "{}: 'model' is missing", source);
   state->model = makeTokenModel(*model, source + ": model", meter);
   const State::Parse parse{source, meter, most_tokens};
   parse.checkSize(state->model->vocabulary().idEnd());
   state->special = readPostProcessor(part("post_processor"), source + ": post_processor");
-  state->decoder = std::make_unique<const TokenDecoder>(part("decoder"), source + ": decoder");
+  state->decoder = std::make_unique<const TokenDecoder>(part("decoder"), source + ": decoder", meter);
   state->readAddedTokens(tokenizer, parse);
   state->addConfigTokens(config, parse);
   state->special_tokens = readSpecialTokens(config);

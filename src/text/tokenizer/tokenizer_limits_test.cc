@@ -101,6 +101,26 @@ TEST(TokenizerLimitsTest, AddedTokensAreEnteredWithinTheLimitOnWork) {
               HasSubstr("its tokenizer has at least 101 tokens, but the engine has embeddings for 100"));
 }
 
+TEST(TokenizerLimitsTest, RegularExpressionsAreCompiledWithinTheLimitOnWork) {
+  std::string dear;
+  for (int i = 0; i < 63; ++i) dear += "(?:x?|y?)";
+  for (int i = 0; i < 600; ++i) dear += "\\w?";
+  dear += "z";
+  const Json pattern = {{"Regex", dear}};
+  const Json replace = {{"type", "Replace"}, {"pattern", pattern}, {"content", ""}};
+  const Json split = {{"type", "Split"}, {"pattern", pattern}, {"behavior", "Removed"}, {"invert", false}};
+  const auto refused = [&](const char* part, const Json& value) {
+    Json document = {{"model", unigram()}};
+    document[part] = value;
+    WorkMeter enough, little({.work = 1'000'000});
+    EXPECT_NE(Tokenizer::fromJson(document, Json(), "t.json", enough), nullptr) << part;
+    EXPECT_THROW(Tokenizer::fromJson(document, Json(), "t.json", little), WorkStopped) << part;
+  };
+  refused("normalizer", replace);
+  refused("pre_tokenizer", split);
+  refused("decoder", replace);
+}
+
 TEST(TokenizerLimitsTest, TextsThatANormalizerMultipliesAreRefused) {
   const std::string text = repeated("a", 100000);
   const Json replace = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(65536, 'b')}};
