@@ -1,8 +1,11 @@
 #include "engine/engine.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine_layout.h"
+#include "models/experts.h"
 
 namespace chorus {
 namespace {
@@ -91,10 +94,18 @@ void Engine::checkComplete() const {
   }
 }
 
-size_t Engine::stepBytes() const {
+size_t Engine::stepBytes(int64_t rows) const {
+  int64_t top_k = 0;
   size_t bytes = 0;
   for (const auto& [name, tensor] : entries_) {
-    if (tensor.kind != EngineTensorKind::kTable) bytes += tensor.bytes;
+    if (tensor.kind == EngineTensorKind::kTable) continue;
+    if (tensor.experts == 0) {
+      bytes += tensor.bytes;
+      continue;
+    }
+    if (top_k == 0) top_k = expertsConfig(config_).top_k;
+    bytes += tensor.bytes / static_cast<size_t>(tensor.experts) *
+             static_cast<size_t>(std::min(tensor.experts, rows * top_k));
   }
   return bytes;
 }

@@ -43,8 +43,9 @@ class Engine {
     return stageLayers(config_.num_hidden_layers, config_.mapping, config_.mapping.ppRank(rank_));
   }
   size_t weightBytes() const { return file_.bytes().size(); }
-  // Bytes of the tensors that every step reads completely, which are all but the embedding table.
-  size_t stepBytes() const;
+  // The most bytes of weights that a step with `rows` rows reads: all but the embedding table, and of a layer's experts
+  // at most top_k for each row.
+  size_t stepBytes(int64_t rows) const;
   // The mapped rank file, which all views below point into.
   std::span<const std::byte> weightFile() const { return file_.bytes(); }
   const std::filesystem::path& path() const { return file_.path(); }

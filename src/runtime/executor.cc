@@ -149,7 +149,9 @@ class Executor::Impl {
     session_options.attention_windows =
         config.getKvCacheConfig().getMaxAttentionWindowVec().value_or(std::vector<SizeType32>());
     session_options.lora_format = loraFormat(peftConfig(config));
-    options.base_bytes = weightBytes(engines);
+    for (const auto& engine : engines) {
+      options.base_bytes += static_cast<int64_t>(engine->stepBytes(options.scheduler.max_batch_size));
+    }
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);

@@ -56,7 +56,7 @@ double stepBytes(const std::filesystem::path& engine_dir, const ExecutorWork& wo
                  const std::vector<size_t>& adapter_bytes) {
   const auto engines = RankGroup::loadEngines(engine_dir);
   double bytes = 0;
-  for (const auto& engine : engines) bytes += static_cast<double>(engine->stepBytes());
+  for (const auto& engine : engines) bytes += static_cast<double>(engine->stepBytes(work.batch));
   const int used = std::min(work.adapters, work.batch);
   for (int i = 0; i < used; ++i) bytes += static_cast<double>(adapter_bytes[static_cast<size_t>(i)]);
   const Engine& engine = *engines.front();

@@ -27,7 +27,7 @@ struct LatencyResult {
 
 LatencyResult latencyOf(const std::vector<TokenTimes>& passes);
 
-// Bytes that one generation step reads: weights without the embedding table, the adapters in use, and keys and values
+// The most bytes that one generation step reads: weights (Engine::stepBytes), the adapters in use, and keys and values
 // at the middle of the generation.
 double stepBytes(const std::filesystem::path& engine_dir, const ExecutorWork& work,
                  const std::vector<size_t>& adapter_bytes);
