@@ -218,10 +218,7 @@ def bodies_held_by_many(stage):
     """Several clients hold bodies, each within its own share."""
     held_bodies(stage, 60, 7.9, False, SOURCES)
     held_bodies(stage, 250, 0.9, False, SOURCES)
-    begun = time.monotonic()
-    stage.check(stage.server.wait(lambda: stage.server.memory_mib("VmRSS") <= 1.1 * stage.server.plan_mib() + 64, 10),
-                "the memory of bodies is not given back")
-    stage.note(f"given back after {time.monotonic() - begun:.1f} s")
+    stage.check_memory_given_back(10)
 
 
 # --- slow readers -------------------------------------------------------------------------------------------------------

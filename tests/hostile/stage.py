@@ -303,6 +303,16 @@ class Stage:
         self.check(measured["peak_mib"] <= most,
                    f"memory reached {measured['peak_mib']:.0f} MiB, planned are {measured['plan_mib']:.0f}")
 
+    def check_memory_given_back(self, within):
+        """The server's memory falls to what is planned, within so many seconds. The allocator of a sanitized server
+        returns memory when it likes."""
+        if setting.sanitized:
+            return
+        most = 1.1 * self.server.plan_mib() + UNPLANNED_MIB
+        begun = time.monotonic()
+        self.check(self.server.wait(lambda: self.server.memory_mib("VmRSS") <= most, within), "memory is not given back")
+        self.note(f"given back after {time.monotonic() - begun:.1f} s")
+
     def _leaks(self):
         """Server paths in answers. The scratch folder's name is random, so any occurrence of it counts."""
         marks = [re.escape(self.server.folder.name), r"(?<![\w.])/(?:tmp|root|home|proc|work|usr)/"]
