@@ -7,20 +7,19 @@ namespace {
 
 // Credits are kept up to this many steps' shares, for a client that has to wait before it can use them.
 constexpr double kMostShares = 32;
-// Debts are kept up to so much: a client that was served more while others asked for less waits for them no longer.
+// No debt is larger. A client gets into debt while others ask for little, and should not wait long once they ask for
+// more.
 double mostDebt(double limit) { return std::max(32.0, 8 * limit); }
 
-// What the member can use, divided by its weight.
+// Its demand and its debt, per unit of weight.
 double needOf(const ClientCredits::Member& member) {
   return member.demand / member.weight + std::max(-member.credit, 0.0);
 }
 
-// The max-min fair share of a weight of 1. Members that need less get only that.
+// The share of a weight of 1 of those members whose need is larger. The others get their need.
 double shareLevel(std::span<const ClientCredits::Member> members, double limit) {
-  double level = -1;  // above the needs of the members whose needs are met
-  // Each round finds more members whose needs are met, or none. Rounding must not make it go back and forth.
-  for (size_t round = 0, met = 0; round <= members.size(); ++round) {
-    const size_t met_before = met;
+  double level = -1;  // members whose need is at most this get it; at first none
+  for (size_t met = 0, met_before = 0;; met_before = met) {
     double left = limit, weights = 0;
     met = 0;
     for (const ClientCredits::Member& member : members) {
@@ -31,43 +30,47 @@ double shareLevel(std::span<const ClientCredits::Member> members, double limit) 
         weights += member.weight;
       }
     }
-    if (weights == 0 || (round > 0 && met == met_before)) break;
-    level = left / weights;
+    // What the members met leave raises the level, until no other member's need is met. Rounding may also lower it.
+    if (weights == 0 || (level >= 0 && met <= met_before)) return level;
+    level = std::max(left / weights, 0.0);
   }
-  return level;
 }
 
 }  // namespace
 
-void ClientCredits::open(std::span<const Member> members) {
+// Also sets Member::credit to that before this step.
+void ClientCredits::updateAccounts(std::span<Member> members) {
   for (auto& [_, account] : accounts_) account.present = false;
-  for (const Member& member : members) accounts_[member.client].present = true;
+  for (Member& member : members) {
+    Account& account = accounts_[member.client];
+    account.present = true;
+    account.weight = member.weight;
+    member.credit = account.credit;
+  }
   const bool too_many = accounts_.size() > members.size() + kMostAbsent;
   std::erase_if(accounts_,
                 [&](const auto& entry) { return !entry.second.present && (entry.second.credit >= 0 || too_many); });
 }
 
 void ClientCredits::divide(std::span<Member> members, double limit) {
-  open(members);
-  double all_weights = 0;
-  for (Member& member : members) {
-    member.credit = accounts_.find(member.client)->second.credit;
-    all_weights += member.weight;
-  }
+  updateAccounts(members);
   const double most_debt = mostDebt(limit), level = shareLevel(members, limit);
+  double weights = 0;
   for (Member& member : members) {
     const double share = std::min(needOf(member), level);
     member.credit = std::clamp(member.credit + share, -most_debt, kMostShares * share);
     accounts_.find(member.client)->second.credit = member.credit;
+    weights += member.weight;
   }
-  const double equal_share = limit / std::max(all_weights, 1.0);
+  const double equal_share = limit / std::max(weights, 1.0);
   for (auto& [_, account] : accounts_) {
     if (!account.present) account.credit = std::max(account.credit, -most_debt) + equal_share;
   }
 }
 
-void ClientCredits::charge(const Client& client, double amount, int32_t weight) noexcept {
-  if (const auto found = accounts_.find(client); found != accounts_.end()) found->second.credit -= amount / weight;
+void ClientCredits::charge(const Client& client, double amount) noexcept {
+  const auto found = accounts_.find(client);
+  if (found != accounts_.end()) found->second.credit -= amount / found->second.weight;
 }
 
 }  // namespace chorus

@@ -1,4 +1,4 @@
-// Divides a limit between clients in each step, and keeps what each has left of its shares, or is in debt.
+// Divides each step's limit between clients, and remembers how much of its shares each has left or has overdrawn.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace chorus {
 
-// Not thread-safe. Amounts are in any unit, for example reads (runtime/step_costs.h).
+// Not thread-safe. Amounts are in reads (runtime/step_costs.h).
 class ClientCredits {
  public:
   using Client = std::optional<uint64_t>;
@@ -18,27 +18,29 @@ class ClientCredits {
     Client client;
     int32_t weight = 1;
     double demand = 0;  // what it can use in this step
-    // Set by divide(): its earlier shares and this step's, less what it was charged, all divided by its weight.
-    // Negative: a debt.
+    // Set by divide(): its shares so far less what it was charged, per unit of weight, within bounds. Below 0: a debt.
     double credit = 0;
   };
-  // Limit on the clients that are remembered without asking, because they have debts.
+  // Clients in debt that are no members are remembered. If there are more than this, all of them are forgotten.
   static constexpr size_t kMostAbsent = 1024;
 
-  // Adds its share of `limit` to each member's credit. The shares are max-min fair by weights: who needs less than an
-  // equal share, for its demand and its debt, gets only that, which leaves more for each of the others. Debts of other
-  // clients get smaller too, but a client saves nothing by leaving and coming back.
+  // Gives each member a share of `limit` and adds it to its credit. Shares are in proportion to the weights, but nobody
+  // gets more than its demand and its debt; the others divide what that leaves. Debts of clients that are no members
+  // shrink too, by an equal share, as if they had stayed; their credits are forgotten. A client may be in `members`
+  // once.
   void divide(std::span<Member> members, double limit);
-  // Takes what a client used from its credit. Does nothing if it was no member of the latest divide().
-  void charge(const Client& client, double amount, int32_t weight) noexcept;
+  // Subtracts what a client used. Without effect for a client that neither was a member of the latest divide() nor is
+  // in debt.
+  void charge(const Client& client, double amount) noexcept;
   void forgetAll() noexcept { accounts_.clear(); }
 
  private:
   struct Account {
-    double credit = 0;  // see Member::credit
+    double credit = 0;  // as Member::credit
+    int32_t weight = 1;
     bool present = false;
   };
-  void open(std::span<const Member> members);
+  void updateAccounts(std::span<Member> members);
 
   std::map<Client, Account> accounts_;
 };

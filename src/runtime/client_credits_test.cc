@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -48,8 +49,8 @@ TEST(ClientCredits, WhatIsUsedIsTakenFromTheCredit) {
   ClientCredits credits;
   std::vector<Member> members{{1, 2, 9}, {2, 2, 9}};
   credits.divide(members, 4);
-  credits.charge(1, 3, 2);
-  credits.charge(3, 1, 1);
+  credits.charge(1, 3);
+  credits.charge(3, 1);
   credits.divide(members, 4);
   EXPECT_EQ(members[0].credit, 1 - 1.5 + 1);
   EXPECT_EQ(members[1].credit, 2);
@@ -59,7 +60,7 @@ TEST(ClientCredits, ADebtIsPaidFromSharesAndRemembered) {
   ClientCredits credits;
   std::vector<Member> both{{1, 1, 1}, {2, 1, 9}}, second{{2, 1, 9}};
   credits.divide(both, 2);
-  credits.charge(1, 11, 1);
+  credits.charge(1, 11);
   credits.divide(second, 2);
   both[1].demand = 0;
   credits.divide(both, 4);
@@ -71,7 +72,7 @@ TEST(ClientCredits, CreditsAndDebtsAreBounded) {
   std::vector<Member> members{{1, 1, 1}, {2, 1, 1}};
   for (int step = 0; step < 100; ++step) {
     credits.divide(members, 1);
-    credits.charge(2, 1000, 1);
+    credits.charge(2, 1000);
   }
   EXPECT_LE(members[0].credit, 32);
   EXPECT_GE(members[1].credit, -32);
@@ -85,6 +86,42 @@ TEST(ClientCredits, ACreditIsNotKeptForAClientThatLeaves) {
   credits.divide(other, 4);
   credits.divide(members, 4);
   EXPECT_EQ(members[0].credit, 4);
+}
+
+// Each need is computed as the level is, so that rounding decides which is larger.
+TEST(ClientCredits, NeedsAtTheLevelAreShared) {
+  ClientCredits credits;
+  std::vector<Member> members{{1, 1, 0.3}, {2, 1, 1.4}, {3, 1, 0.7}};
+  credits.divide(members, 0);
+  credits.charge(2, 0.1);
+  credits.charge(3, 0.1);
+  const double limit = 3 * 0.3;
+  credits.divide(members, limit);
+  EXPECT_NEAR(members[0].credit + members[1].credit + members[2].credit + 0.2, limit, 1e-12);
+}
+
+TEST(ClientCredits, TooManyAbsentDebtorsAreForgotten) {
+  for (const uint64_t absent : {ClientCredits::kMostAbsent, ClientCredits::kMostAbsent + 1}) {
+    ClientCredits credits;
+    std::vector<Member> members, one{{0, 1, 0}};
+    for (uint64_t client = 1; client <= absent; ++client) members.push_back({client, 1, 1});
+    credits.divide(members, 0);
+    for (uint64_t client = 1; client <= absent; ++client) credits.charge(client, 30);
+    credits.divide(one, 0);
+    credits.divide(members, 0);
+    EXPECT_EQ(members[0].credit, absent > ClientCredits::kMostAbsent ? 0 : -30);
+  }
+}
+
+TEST(ClientCredits, AnAbsentDebtorIsChargedToo) {
+  ClientCredits credits;
+  std::vector<Member> members{{1, 1, 1}, {2, 1, 1}}, second{{2, 1, 1}};
+  credits.divide(members, 0);
+  credits.charge(1, 5);
+  credits.divide(second, 0);
+  credits.charge(1, 2);
+  credits.divide(members, 0);
+  EXPECT_EQ(members[0].credit, -7);
 }
 
 }  // namespace

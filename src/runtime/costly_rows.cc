@@ -11,16 +11,17 @@ namespace {
 double mostOwed(double limit) { return std::max(64.0, 16 * limit); }
 
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
-bool isScored(const RequestView& r) { return !r.generating && r.num_cached >= r.scored_from; }
-bool isCostlyRequest(const RequestView& r) {
-  if (!r.running) return CostlyRows::isCostly(r.adapter_size, r.scored_from, r.num_tokens);
-  return CostlyRows::isCostly(r.adapter_size) || isScored(r);
+bool isCostly(const RequestView& r) { return hasCostlyRows(r.adapter_size, r.scored_from, r.num_tokens); }
+
+// Of the next `rows` tokens, those with log probabilities.
+int32_t scoredOf(const RequestView& r, int32_t rows) {
+  return std::clamp(r.num_cached + rows - r.scored_from, 0, rows);
 }
 
 // The expected cost of the next chunk of a context.
 double chunkCost(const RequestView& r, const TokenPrices& prices, int32_t chunk) {
   const int32_t rows = std::min(r.num_tokens - r.num_cached, chunk);
-  return r.adapter_size * readsOf(rows) + (isScored(r) ? prices.scored * rows : 0);
+  return r.adapter_size * readsOf(rows) + prices.scored * scoredOf(r, rows);
 }
 
 }  // namespace
@@ -42,6 +43,7 @@ void CostlyRows::settle() noexcept {
   spent_ = 0;
 }
 
+// Limit on the costly rows of a step with so many generated rows.
 double CostlyRows::limitOf(int64_t generated) const {
   return std::max(readsOf(std::max<int64_t>(generated, 1)), shared_demand_);
 }
@@ -51,13 +53,13 @@ double CostlyRows::limitOf(int64_t generated) const {
 void CostlyRows::collect(std::span<RequestView> requests) {
   costly_.clear();
   for (RequestView& r : requests) {
-    if (mayRun(r) && isCostlyRequest(r)) costly_.push_back(&r);
+    if (mayRun(r) && isCostly(r)) costly_.push_back(&r);
   }
-  std::stable_sort(costly_.begin(), costly_.end(), [](const RequestView* a, const RequestView* b) {
-    const auto key = [](const RequestView& r) {
-      return std::tuple(r.client, !r.running, !r.generating, r.generating ? r.adapter : 0);
+  std::sort(costly_.begin(), costly_.end(), [](const RequestView* a, const RequestView* b) {
+    const auto key = [](const RequestView* r) {
+      return std::tuple(r->client, !r->running, !r->generating, r->generating ? r->adapter : 0, r);
     };
-    return key(*a) < key(*b);
+    return key(a) < key(b);
   });
 }
 
@@ -102,9 +104,9 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
   }
   // The groups without a row for the longest come first.
   for (const Lane& lane : lanes_) {
-    std::stable_sort(groups_.begin() + static_cast<ptrdiff_t>(lane.next),
-                     groups_.begin() + static_cast<ptrdiff_t>(lane.end),
-                     [](const Group& a, const Group& b) { return a.steps_without_row > b.steps_without_row; });
+    const auto key = [](const Group& group) { return std::tuple(-group.steps_without_row, group.begin); };
+    std::sort(groups_.begin() + static_cast<ptrdiff_t>(lane.next), groups_.begin() + static_cast<ptrdiff_t>(lane.end),
+              [&](const Group& a, const Group& b) { return key(a) < key(b); });
   }
 }
 
@@ -120,8 +122,7 @@ double CostlyRows::sharedDemand(std::span<const RequestView> requests, Clock::ti
   const bool others = std::any_of(requests.begin(), requests.end(),
                                   [&](const RequestView& r) { return mayRun(r) && !hasCostly(r.client); });
   if (others) others_at_ = now;
-  const bool expected = others_at_ != Clock::time_point::min() && now - others_at_ <= kAway;
-  if (expected) return 0;
+  if (others_at_ && now - *others_at_ <= kAway) return 0;
   double least = std::numeric_limits<double>::max();
   int clients = 0;
   for (const ClientCredits::Member& member : members_) {
@@ -132,32 +133,43 @@ double CostlyRows::sharedDemand(std::span<const RequestView> requests, Clock::ti
   return clients > 1 ? clients * least : 0;
 }
 
-// Lets costly requests start. If something is owed, only those of clients without debts may, or of the client with the
-// smallest debt. Of those that have a place, one may start if less is owed than the limit, or if its client's credit
-// and the limit cover its cost; more may while what is owed and the costs of all starts fit into the limit. Besides,
-// one request without a place may start, for which another one has to be paused. The clients come first in turn, each
-// for a few steps, because a request may get no tokens in some of them. count() takes the costs from the credits.
+// Lets costly requests start.
 void CostlyRows::allowStarts(double limit) {
-  constexpr uint64_t kStepsFirst = 4;
-  const uint64_t turn = offers_ / kStepsFirst;
-  double most = -std::numeric_limits<double>::max();
-  for (const Lane& lane : lanes_) {
-    if (lane.next < lane.end || lane.next_waiting < lane.end_waiting) most = std::max(most, memberOf(lane).credit);
+  // While something is owed, only clients without debts may start requests, or the client with the smallest debt.
+  double least_credit = -std::numeric_limits<double>::max();
+  if (owed_ > 0) {
+    for (const Lane& lane : lanes_) {
+      if (lane.next < lane.end || lane.next_waiting < lane.end_waiting)
+        least_credit = std::max(least_credit, lane.credit);
+    }
+    least_credit = std::min(least_credit, 0.0);
   }
-  const double least_credit = owed_ == 0 ? -std::numeric_limits<double>::max() : std::min(most, 0.0);
+  startWithPlace(limit, least_credit);
+  bool offered = !turns_.empty();
+  startWithoutPlace(limit, least_credit);
+  offered |= !turns_.empty();
+  // Only steps with an offer count: debts may last so many steps that a client always met them in its turn.
+  if (offered) ++offers_;
+}
+
+// Clients come first in turn, each for a few steps, because a request may get no tokens in some of them.
+void CostlyRows::rotateTurns() {
+  constexpr uint64_t kStepsFirst = 4;
+  if (turns_.empty()) return;
+  const auto first = static_cast<ptrdiff_t>(offers_ / kStepsFirst % turns_.size());
+  std::rotate(turns_.begin(), turns_.begin() + first, turns_.end());
+}
+
+// One request may start if less is owed than the limit, or if the limit and its client's credit cover its cost. More
+// may while what is owed and the costs of all starts fit into the limit.
+void CostlyRows::startWithPlace(double limit, double least_credit) {
   turns_.clear();
   for (Lane& lane : lanes_) {
-    if (lane.next_waiting == lane.end_waiting || memberOf(lane).credit < least_credit) continue;
+    if (lane.next_waiting == lane.end_waiting || lane.credit < least_credit) continue;
     const double cost = waiting_[lane.next_waiting].cost;
-    const double saved = memberOf(lane).credit * memberOf(lane).weight;
-    if (owed_ < limit || cost <= std::min(saved, limit)) turns_.push_back(&lane);
+    if (owed_ < limit || cost <= std::min(coveredBy(lane), limit)) turns_.push_back(&lane);
   }
-  const auto rotate = [&] {
-    if (turns_.empty()) return;
-    std::rotate(turns_.begin(), turns_.begin() + static_cast<ptrdiff_t>(turn % turns_.size()), turns_.end());
-  };
-  bool offered = !turns_.empty();
-  rotate();
+  rotateTurns();
   double started = 0;
   for (bool first = true, any = true; any;) {
     any = false;
@@ -172,16 +184,16 @@ void CostlyRows::allowStarts(double limit) {
       any = true;
     }
   }
+}
+
+// One request may start for which another one has to be paused.
+void CostlyRows::startWithoutPlace(double limit, double least_credit) {
   turns_.clear();
   for (Lane& lane : lanes_) {
-    if (lane.without_place != nullptr && memberOf(lane).credit >= least_credit && owed_ < limit)
-      turns_.push_back(&lane);
+    if (lane.without_place != nullptr && lane.credit >= least_credit && owed_ < limit) turns_.push_back(&lane);
   }
-  rotate();
+  rotateTurns();
   if (!turns_.empty()) turns_.front()->without_place->skipped = false;
-  offered |= !turns_.empty();
-  // Only steps with an offer count: debts may last so many steps that a client always met them in its turn.
-  if (offered) ++offers_;
 }
 
 // Gives rows to groups of the clients with the most credit, while there are rows to give. rows: those without costs
@@ -189,26 +201,25 @@ void CostlyRows::allowStarts(double limit) {
 int64_t CostlyRows::allowGroups(int64_t rows) {
   // Contexts may get no tokens in this step, so generated rows do not wait for them.
   double generated = 0, contexts = 0;
-  const auto less = [this](const Lane& a, const Lane& b) { return memberOf(a).credit < memberOf(b).credit; };
+  const auto less = [](const Lane& a, const Lane& b) { return a.credit < b.credit; };
   std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.end; });
   std::make_heap(lanes_.begin(), lanes_.end(), less);
   while (!lanes_.empty()) {
     std::pop_heap(lanes_.begin(), lanes_.end(), less);
     Lane& lane = lanes_.back();
-    ClientCredits::Member& client = memberOf(lane);
     const Group& group = groups_[lane.next];
     const bool generates = costly_[group.begin]->generating;
     const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
     // A row that the client's credit covers does not have to wait until owed_ is paid, which others may have caused.
-    const bool saved = group.cost <= client.credit * client.weight && planned + group.cost <= limit;
-    if (!saved && owed_ + planned >= limit) {
+    const bool covered = group.cost <= coveredBy(lane) && planned + group.cost <= limit;
+    if (!covered && owed_ + planned >= limit) {
       lanes_.pop_back();
       continue;
     }
     for (size_t i = group.begin; i < group.end; ++i) costly_[i]->skipped = false;
     if (generates) rows += static_cast<int64_t>(group.end - group.begin);
     (generates ? generated : contexts) += group.cost;
-    client.credit -= group.cost / client.weight;
+    lane.credit -= group.cost / members_[lane.member].weight;
     ++lane.next;
     if (lane.next < lane.end)
       std::push_heap(lanes_.begin(), lanes_.end(), less);
@@ -226,13 +237,14 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPric
   collect(requests);
   makeLanes(prices, chunk);
   shared_demand_ = sharedDemand(requests, now);
-  limited_ = true;
 
   int64_t rows = 0, costly_rows = 0;  // generated ones: without costs, and with
   for (const RequestView& r : requests) {
-    if (r.generating) ++(isCostlyRequest(r) ? costly_rows : rows);
+    if (r.generating) ++(isCostly(r) ? costly_rows : rows);
   }
   credits_.divide(members_, std::max(limitOf(rows), rest_));
+  limited_ = true;
+  for (Lane& lane : lanes_) lane.credit = members_[lane.member].credit;
   double demand = 0;
   for (const ClientCredits::Member& member : members_) demand += member.demand;
   if (owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
@@ -254,13 +266,13 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
   spent_ = 0;
   for (const auto& planned : plan.sequences) {
     const RequestView& r = at(planned);
-    const int32_t scored = std::clamp(r.num_cached + planned.num_tokens - r.scored_from, 0, planned.num_tokens);
+    const int32_t scored = scoredOf(r, planned.num_tokens);
     const Cost cost{adapters_.cost(r.adapter, r.adapter_size, planned.num_tokens), prices.scored * scored};
     costs_.push_back(cost);
     (planned.context ? prompt : generated) += planned.num_tokens - scored;
-    if (!isCostly(r.adapter_size) && scored == 0) continue;
+    if (!isCostlyAdapter(r.adapter_size) && scored == 0) continue;
     spent_ += cost.total();
-    credits_.charge(r.client, cost.total(), r.weight);
+    credits_.charge(r.client, cost.total());
   }
   rest_ = readsOf(std::max<int64_t>(generated, 1)) + prices.context * static_cast<double>(prompt);
   return costs_;

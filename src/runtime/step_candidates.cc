@@ -2,20 +2,37 @@
 
 #include <algorithm>
 
-#include "runtime/costly_rows.h"
+#include "runtime/step_costs.h"
 
 namespace chorus {
 namespace {
 
-// Waiting sequences for which another client's sequence may be paused. Only a few in a step, because viewOf() compares
-// each prompt with the prefix cache.
+// A newcomer is a waiting sequence whose client runs fewer sequences for its weight than another client, of which one
+// may be paused for it. Only a few are candidates beyond the free slots, because viewOf() compares each prompt with the
+// prefix cache.
 constexpr size_t kMostNewcomers = 8;
 // Tokens of sequences with cached prompts that may start in one step. Their start takes time for each token: counts for
 // penalties, an index of n-grams, the reuse of blocks. A composition of adapters costs as much as this many tokens.
 // Starts of other prompts are limited by the tokens that a step computes.
 constexpr int64_t kMostPrepared = 1 << 18, kCompositionCost = 1 << 15;
-// Waiting costly sequences that are candidates: of all clients, and of one. After this many of a client its turns end.
-constexpr int kMostCostly = 16, kMostCostlyOfClient = 8, kMostCostlySeen = 32;
+constexpr int kMostCostly = 16;         // waiting costly candidates of a step
+constexpr int kMostCostlyOfClient = 8;  // costly sequences of a client that may become candidates
+constexpr int kMostCostlySeen = 32;     // after so many of a client its turns end
+
+// Bytes of the adapters that a row reads, divided by those of the base model.
+double adapterSize(const AdapterLease& lease, int64_t base_bytes) {
+  if (lease.uses.empty() || base_bytes == 0) return 0;
+  int64_t bytes = 0;
+  for (const AdapterUse& use : lease.uses) bytes += use.size.bytes;
+  if (lease.composition != nullptr && lease.composition->terms.size() != lease.uses.size()) {
+    // It names an adapter several times, and each term is computed.
+    bytes = 0;
+    for (const auto& [number, _] : lease.composition->terms) {
+      for (const AdapterUse& use : lease.uses) bytes += use.number == number ? use.size.bytes : 0;
+    }
+  }
+  return static_cast<double>(bytes) / static_cast<double>(base_bytes);
+}
 
 // Steps since the sequence started. Those that skipped it count a fourth.
 int32_t stepsRun(const Sequence& sequence, uint64_t step) {
@@ -29,26 +46,11 @@ int32_t scoredFrom(const Sequence& sequence) { return sequence.request.answerOf(
 
 StepCandidates::StepCandidates(const CoreOptions& options, Admission& admission, SequenceBlocks& blocks)
     : options_(options), admission_(admission), blocks_(blocks) {
-  sequences_.reserve(mostOf(options));
-  views_.reserve(mostOf(options));
+  sequences_.reserve(maxCandidates(options));
+  views_.reserve(maxCandidates(options));
 }
 
-// Bytes of the adapters that a row reads, divided by those of the base model.
-double StepCandidates::adapterSize(const AdapterLease& lease) const {
-  if (lease.uses.empty() || options_.base_bytes == 0) return 0;
-  int64_t bytes = 0;
-  for (const AdapterUse& use : lease.uses) bytes += use.size.bytes;
-  if (lease.composition != nullptr && lease.composition->terms.size() != lease.uses.size()) {
-    // It names an adapter several times, and each term is computed.
-    bytes = 0;
-    for (const auto& [number, _] : lease.composition->terms) {
-      for (const AdapterUse& use : lease.uses) bytes += use.number == number ? use.size.bytes : 0;
-    }
-  }
-  return static_cast<double>(bytes) / static_cast<double>(options_.base_bytes);
-}
-
-RequestView StepCandidates::viewOf(Sequence& sequence, uint64_t step) {
+RequestView StepCandidates::viewOf(Sequence& sequence) {
   RequestView view;
   view.num_tokens = sequence.numTokens();
   view.final_cached = sequence.maxTokens() - 1;
@@ -64,66 +66,67 @@ RequestView StepCandidates::viewOf(Sequence& sequence, uint64_t step) {
   view.weight = FairQueue::weightOf(sequence);
   view.priority = sequence.position.priority;
   if (view.running) {
-    view.steps_run = stepsRun(sequence, step);
-    view.steps_without_row = static_cast<int32_t>(step - 1 - sequence.ran_at);
+    view.steps_run = stepsRun(sequence, step_);
+    view.steps_without_row = static_cast<int32_t>(step_ - 1 - sequence.ran_at);
   }
-  view.adapter_size = adapterSize(sequence.adapter);
+  view.adapter_size = adapterSize(sequence.adapter, options_.base_bytes);
   blocks_.view(sequence, view);
   return view;
 }
 
-void StepCandidates::add(Sequence& sequence, uint64_t step) {
+void StepCandidates::add(Sequence& sequence) {
   sequences_.push_back(&sequence);
-  views_.push_back(viewOf(sequence, step));
+  views_.push_back(viewOf(sequence));
 }
 
 void StepCandidates::collect(std::span<Sequence* const> running, bool limits_costly, uint64_t step) {
+  step_ = step;
   sequences_.clear();
   views_.clear();
   Largest largest;
   for (Sequence* sequence : running) {
-    add(*sequence, step);
+    add(*sequence);
     const int32_t of_client = FairQueue::runningOf(*sequence), weight = FairQueue::weightOf(*sequence);
     if (of_client * largest.weight > largest.running * weight) largest = {of_client, weight};
   }
-  addWaiting(largest, limits_costly, step);
-  // A sequence may be paused for another client, or under kMAX_UTILIZATION.
+  addWaiting(largest, limits_costly);
+  // The scheduler needs to know what a pause would free.
   const bool for_clients = admission_.queue().numClients() > 1 && sequences_.size() > running.size();
   blocks_.countFreed(running, for_clients, views_);
 }
 
 // Adds enough sequences for the free slots, and a few newcomers. A client's turns end with its first sequence that
-// lacks blocks: the scheduler hardly ever starts one behind it.
-void StepCandidates::addWaiting(const Largest& largest, bool limits_costly, uint64_t step) {
+// lacks blocks, because the scheduler hardly ever starts one behind it.
+void StepCandidates::addWaiting(const Largest& largest, bool limits_costly) {
   costly_waiting_.clear();
-  costly_candidates_ = 0;
+  costly_admitted_ = 0;
   const FairQueue& queue = admission_.queue();
   const bool several_clients = queue.numClients() > 1;
   const size_t free_slots = blocks_.freeSlots();
   int32_t free_blocks = blocks_.freeBlocks();
   for (const RequestView& view : views_) free_blocks -= blocksLacking(options_.scheduler, view);
-  size_t ready = 0;
+  size_t startable = 0;
   int64_t prepared = 0;
   admission_.beginTurns();
   for (size_t visited = 0; visited < Admission::kLookahead; ++visited) {
     const bool newcomer =
         several_clients && queue.runningOfNext() * largest.weight < largest.running * queue.weightOfNext();
-    if (ready >= free_slots + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
+    if (startable >= free_slots + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
     Sequence* sequence = admission_.nextTurn();
     if (sequence == nullptr) break;
     const bool costly = limits_costly && sequence->adapter.ready() && isCostly(*sequence);
-    if (costly && !takeCostly(*sequence)) continue;
-    add(*sequence, step);
+    if (costly && !admitCostly(*sequence)) continue;
+    add(*sequence);
     RequestView& view = views_.back();
     const bool lacks_blocks = blocksLacking(options_.scheduler, view) > free_blocks;
-    view.has_place = ready < free_slots && !lacks_blocks;
-    if (costly && !view.has_place) {
-      --costly_candidates_;
+    view.has_place = startable < free_slots && !lacks_blocks;
+    if (costly && !view.has_place) {  // it cannot start, so it takes no other's place among the few
+      --costly_admitted_;
       admission_.endTurnsOf(*sequence);
     }
-    // CostlyRows lets only a few of the costly ones start, so they take no other's place.
+    // Costly ones take no slots of others here, because only a few of them start.
     if (costly || !sequence->adapter.ready()) continue;
-    ++ready;
+    ++startable;
     if (lacks_blocks) {
       admission_.endTurnsOf(*sequence);
       continue;
@@ -134,19 +137,19 @@ void StepCandidates::addWaiting(const Largest& largest, bool limits_costly, uint
 }
 
 bool StepCandidates::isCostly(const Sequence& sequence) const {
-  return CostlyRows::isCostly(adapterSize(sequence.adapter), scoredFrom(sequence), sequence.numTokens());
+  return hasCostlyRows(adapterSize(sequence.adapter, options_.base_bytes), scoredFrom(sequence), sequence.numTokens());
 }
 
-// Whether a waiting costly sequence becomes a candidate. Only the first ones of each client do, and only a few of all.
-bool StepCandidates::takeCostly(const Sequence& sequence) {
+// Counts a waiting costly sequence, and returns whether it becomes a candidate. May end its client's turns.
+bool StepCandidates::admitCostly(const Sequence& sequence) {
   const auto client = FairQueue::clientOf(sequence);
   auto waiting = std::find_if(costly_waiting_.begin(), costly_waiting_.end(),
                               [&](const CostlyWaiting& other) { return other.client == client; });
   if (waiting == costly_waiting_.end()) waiting = costly_waiting_.insert(waiting, {client, 0});
   ++waiting->seen;
   if (waiting->seen >= kMostCostlySeen) admission_.endTurnsOf(sequence);
-  if (waiting->seen > kMostCostlyOfClient || costly_candidates_ == kMostCostly) return false;
-  ++costly_candidates_;
+  if (waiting->seen > kMostCostlyOfClient || costly_admitted_ == kMostCostly) return false;
+  ++costly_admitted_;
   return true;
 }
 

@@ -1,4 +1,5 @@
-// The sequences that may have rows in the next step: the running ones, and those waiting ones that may start.
+// The sequences that a step is planned from: the running ones, and those at the front of the queue. Some of these
+// cannot start yet, because their adapters are not ready.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,7 @@ namespace chorus {
 // Used by the step thread alone.
 class StepCandidates {
  public:
-  // The most candidates of a step.
-  static size_t mostOf(const CoreOptions& options) {
+  static size_t maxCandidates(const CoreOptions& options) {
     return static_cast<size_t>(options.scheduler.max_batch_size) + Admission::kLookahead;
   }
   // The references must outlive this object.
@@ -29,9 +29,9 @@ class StepCandidates {
   // candidates.
   void collect(std::span<Sequence* const> running, bool limits_costly, uint64_t step);
 
-  // The candidates and their views, in the same order, until the next collect().
+  // The candidates and their views, in the same order, until the next collect() or until a sequence ends.
   std::span<Sequence* const> sequences() const { return sequences_; }
-  Sequence& at(int32_t i) const { return *sequences_[static_cast<size_t>(i)]; }
+  Sequence& sequenceAt(int32_t i) const { return *sequences_[static_cast<size_t>(i)]; }
   std::span<RequestView> views() { return views_; }
   const RequestView& viewAt(int32_t i) const { return views_[static_cast<size_t>(i)]; }
 
@@ -41,26 +41,26 @@ class StepCandidates {
     std::optional<uint64_t> client;
     int seen = 0;
   };
-  // The client with the most running sequences for its weight.
+  // The client with the most running sequences for its weight. They may be paused for clients with fewer.
   struct Largest {
     int64_t running = 0;
     int64_t weight = 1;
   };
 
-  double adapterSize(const AdapterLease& lease) const;
-  RequestView viewOf(Sequence& sequence, uint64_t step);
+  RequestView viewOf(Sequence& sequence);
   bool isCostly(const Sequence& sequence) const;
-  void add(Sequence& sequence, uint64_t step);
-  void addWaiting(const Largest& largest, bool limits_costly, uint64_t step);
-  bool takeCostly(const Sequence& sequence);
+  void add(Sequence& sequence);
+  void addWaiting(const Largest& largest, bool limits_costly);
+  bool admitCostly(const Sequence& sequence);
 
   const CoreOptions& options_;
   Admission& admission_;
   SequenceBlocks& blocks_;
   std::vector<Sequence*> sequences_;
   std::vector<RequestView> views_;
+  uint64_t step_ = 0;
   std::vector<CostlyWaiting> costly_waiting_;
-  int costly_candidates_ = 0;
+  int costly_admitted_ = 0;
 };
 
 }  // namespace chorus

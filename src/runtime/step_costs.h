@@ -16,6 +16,14 @@ constexpr double kRowsPerRead = 16;
 // Reads that `rows` rows of the base model take.
 inline double readsOf(int64_t rows) { return rows <= 0 ? 0 : 1 + static_cast<double>(rows - 1) / kRowsPerRead; }
 
+// Whether the rows of an adapter are costly. size: as RequestView::adapter_size.
+inline bool isCostlyAdapter(double size) { return size > 1 / kRowsPerRead; }
+// Whether a request has costly rows: those of such an adapter, or tokens with log probabilities. scored_from: as
+// RequestView::scored_from.
+inline bool hasCostlyRows(double adapter_size, int32_t scored_from, int32_t num_tokens) {
+  return isCostlyAdapter(adapter_size) || scored_from < num_tokens;
+}
+
 // Reads that a token of a prompt takes.
 struct TokenPrices {
   double context = 1 / kRowsPerRead;

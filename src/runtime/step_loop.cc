@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "models/adapter_groups.h"
 
 namespace chorus {
 
@@ -21,7 +20,7 @@ StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads) {
   const auto slots = static_cast<size_t>(options.scheduler.max_batch_size);
-  plan_.reserve(StepCandidates::mostOf(options), slots);
+  plan_.reserve(StepCandidates::maxCandidates(options), slots);
   running_.reserve(slots);
 }
 
@@ -40,36 +39,37 @@ bool StepLoop::plan() {
   return !plan_.sequences.empty();
 }
 
-// Plans a step that skips costly requests.
+// Plans a step with limited costly rows. If that leaves nothing to run, the limits yield.
 void StepLoop::planLimited(Clock::time_point now) {
   const std::span<RequestView> views = candidates_.views();
   const auto skipNobody = [&] {
     for (RequestView& view : views) view.skipped = false;
   };
-  const auto planSome = [&] {
+  const auto planWithLimits = [&] {
     const double reads = readsOf(std::max<int64_t>(1, static_cast<int64_t>(running_.size())));
     const int32_t tokens = std::max(step_times_.contextTokens(now, reads), options_.scheduler.kv.tokens_per_block);
     const int32_t chunk = std::min(tokens, options_.scheduler.max_num_tokens);
     scheduleStep(now, costly_rows_.beginLimited(views, step_times_.prices(), chunk, now));
   };
-  planSome();
+  planWithLimits();
   if (!plan_.sequences.empty()) return;
-  // The requests without costs cannot run, for example because they wait for blocks.
+  // No other request can run, for example because they wait for blocks: the costly ones keep nobody waiting.
   costly_rows_.forgive();
   skipNobody();
-  planSome();
+  planWithLimits();
   if (!plan_.sequences.empty()) return;
-  // Nor can the costly requests that are not skipped.
+  // Nor can the costly ones that were allowed, so all may try.
   skipNobody();
   scheduleStep(now, 1);
 }
 
 // reads: of the generated rows of the step.
 void StepLoop::scheduleStep(Clock::time_point now, double reads) {
+  reads = std::max(reads, 1.0);
   const StepRoom room{.free_blocks = blocks_.freeBlocks(),
                       .turn = steps_,
-                      .context_tokens = step_times_.contextTokens(now, std::max(reads, 1.0)),
-                      .scored_tokens = step_times_.scoredTokens(now, std::max(reads, 1.0))};
+                      .context_tokens = step_times_.contextTokens(now, reads),
+                      .scored_tokens = step_times_.scoredTokens(now, reads)};
   schedule(options_.scheduler, room, candidates_.views(), plan_);
 }
 
@@ -79,17 +79,17 @@ void StepLoop::applyPlan() {
   for (size_t i = 0; i < num_running; ++i) {
     if (candidates_.views()[i].skipped) ++candidates[i]->steps_skipped;
   }
-  for (const int32_t i : plan_.paused) pause(candidates_.at(i));
-  for (const int32_t i : plan_.bypassed) ++candidates_.at(i).times_bypassed;
+  for (const int32_t i : plan_.paused) pause(candidates_.sequenceAt(i));
+  for (const int32_t i : plan_.bypassed) ++candidates_.sequenceAt(i).times_bypassed;
   if (plan_.started.empty()) return;
   for (size_t i = num_running; i < static_cast<size_t>(plan_.started.back()); ++i) {
     if (!candidates[i]->adapter.no_room) continue;
     candidates[i]->times_bypassed +=
         static_cast<int32_t>(std::count_if(plan_.started.begin(), plan_.started.end(), [&](int32_t started) {
-          return static_cast<size_t>(started) > i && candidates_.at(started).adapter.used();
+          return static_cast<size_t>(started) > i && candidates_.sequenceAt(started).adapter.used();
         }));
   }
-  for (const int32_t i : plan_.started) start(candidates_.at(i));
+  for (const int32_t i : plan_.started) start(candidates_.sequenceAt(i));
 }
 
 // If it throws, the sequences that started before take part in the next plan.

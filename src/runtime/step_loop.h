@@ -5,10 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/admission.h"
@@ -31,6 +29,7 @@ class StepLoop {
  public:
   using Clock = std::chrono::steady_clock;
 
+  StepLoop(const StepLoop&) = delete;
   // The references must outlive this object.
   StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
            Admission& admission, StepRunner& runner);
@@ -70,7 +69,7 @@ class StepLoop {
     size_t end = 0;
   };
 
-  Sequence& plannedAt(const PlannedSequence& planned) const { return candidates_.at(planned.request_index); }
+  Sequence& plannedAt(const PlannedSequence& planned) const { return candidates_.sequenceAt(planned.request_index); }
   void planLimited(Clock::time_point now);
   void scheduleStep(Clock::time_point now, double reads);
   void applyPlan();

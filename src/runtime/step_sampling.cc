@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <utility>
 
 #include "base/log.h"
 #include "runtime/step_loop.h"
