@@ -1,6 +1,7 @@
 // Contents of PEFT adapters other than low-rank matrices of linear layers are read, or refused in one line.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "lora/shard.h"
@@ -250,6 +251,24 @@ TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
   EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8, 5, 6, 5, 6));
   tensors_.erase(block + "k_proj.bias");
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
+}
+
+// As in GPT-NeoX, whose output head has two names in sources, so that all other sources are listed twice.
+TEST_F(PeftFamilyTest, TheBiasOfAFusedLinearIsReadOnceIfSourcesHaveTwoSpellings) {
+  WeightRow& bias = *std::find_if(model_.table.begin(), model_.table.end(),
+                                  [](const WeightRow& row) { return row.slot == kQkvBias; });
+  for (WeightSource& source : bias.sources) {
+    source.name = "model.layers.{layer}.self_attn.qkv.bias";
+    source.in_source = {.total = 8, .begin = source.row_begin, .block = source.rows, .stride = 8};
+  }
+  const std::vector<WeightSource> own = bias.sources;
+  for (WeightSource source : own) {
+    source.spelling = 1;
+    bias.sources.push_back(source);
+  }
+  config_["bias"] = "all";
+  put(kBase + "model.layers.0.self_attn.qkv.bias", {8}, 5);
+  EXPECT_THAT(weightsOf(read(), kQkvBias), ElementsAre(5, 6, 7, 8, 9, 10, 11, 12));
 }
 
 TEST_F(PeftFamilyTest, TheEmbeddingOfASavedModelStandsTwiceInTheFile) {

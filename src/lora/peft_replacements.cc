@@ -133,8 +133,9 @@ std::vector<PeftReplacements::Place> PeftReplacements::placesOf(const std::strin
     if (!isReplaceable(row)) continue;
     for (const WeightSource* source : sourcesOf(row)) {
       // Spellings that differ in the names of models only are the same name here.
-      const bool is_spelling =
-          !places.empty() && places.back().row == &row && places.back().source->row_begin == source->row_begin;
+      const bool is_spelling = std::ranges::any_of(places, [&](const Place& place) {
+        return place.row == &row && place.source->row_begin == source->row_begin;
+      });
       if (is_spelling) continue;
       if (row.stage == Stage::kEveryLayer) {
         const bool found = in_layer && in_layer->layer < target_.config.num_hidden_layers &&
