@@ -122,7 +122,7 @@ MlxConfig fromMlx(Json& config, std::string_view source) {
   if (!mlx.replaces_weights) {
     const Json* rank = fieldOf(parameters, "rank");
     if (rank == nullptr || !rank->is_number_integer() || rank->get<int64_t>() < 1 || rank->get<int64_t>() > INT32_MAX) {
-      refuseField(source, "lora_parameters.rank", "must be a rank of at least 1");
+      refuseField(source, "lora_parameters.rank", "must be a whole number of at least 1");
     }
     mlx.scale = readParameter(parameters, "scale", source);
     // The first versions multiplied by alpha / rank. Those that followed wrote alpha for a year, but ignored it.

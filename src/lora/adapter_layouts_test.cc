@@ -233,7 +233,7 @@ TEST_F(AdapterLayoutsTest, MlxRefusals) {
   const auto withParameter = [&](const char* name, const Json& value) {
     return refusalWith([&](Json& c) { c["lora_parameters"][name] = value; });
   };
-  EXPECT_THAT(withParameter("rank", 0), HasSubstr("'lora_parameters.rank' must be a rank of at least 1"));
+  EXPECT_THAT(withParameter("rank", 0), HasSubstr("'lora_parameters.rank' must be a whole number of at least 1"));
   EXPECT_THAT(withParameter("rank", nullptr), HasSubstr("'lora_parameters.rank'"));
   EXPECT_THAT(withParameter("rank", 3), AllOf(HasSubstr("has shape [6, 2], expected [6, 3]")));
   EXPECT_THAT(withParameter("scale", "big"), HasSubstr("'lora_parameters.scale' must be a number"));

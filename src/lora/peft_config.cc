@@ -37,7 +37,7 @@ void checkInitialisation(const Json& json, std::string_view source) {
 
 int64_t readRank(const Json& value, std::string_view field, std::string_view source) {
   if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > INT32_MAX) {
-    fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a rank of at least 1", source, field);
+    fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a whole number of at least 1", source, field);
   }
   return value.get<int64_t>();
 }
