@@ -37,6 +37,15 @@ void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows) {
       ->check(inRange(1, std::numeric_limits<int32_t>::max()));
 }
 
+void addLoraStorageFlag(CLI::App& command, std::string& storage) {
+  command
+      .add_option("--lora_storage", storage,
+                  "How A and B of adapters are kept in memory; model: in the model's type; int8: as 8-bit integers "
+                  "with a scale for each row of A and of B, in little more than half the memory of a 16-bit type")
+      ->check(oneOf({"model", "int8"}))
+      ->capture_default_str();
+}
+
 std::optional<std::string> checkedIsa(const std::string& isa) {
   if (isa.empty()) return std::nullopt;
   requireIsa(isa);

@@ -355,12 +355,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
           "reject: status 429 at once, as NIM; wait: it waits in the queue")
       ->check(oneOf({"reject", "wait"}))
       ->capture_default_str();
-  serve
-      ->add_option("--lora_storage", options.lora_storage,
-                   "How A and B of adapters are kept in memory; model: in the model's type; int8: as 8-bit integers "
-                   "with a scale for each row of A and of B, in little more than half the memory of a 16-bit type")
-      ->check(oneOf({"model", "int8"}))
-      ->capture_default_str();
+  addLoraStorageFlag(*serve, options.lora_storage);
   serve->add_option("--cache_dir", options.cache_directory,
                     "Where engines built from Hugging Face directories are kept; default: "
                     "$XDG_CACHE_HOME/chorus or ~/.cache/chorus");

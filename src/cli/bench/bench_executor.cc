@@ -23,18 +23,20 @@ namespace chorus {
 namespace {
 
 struct BenchExecutorArgs {
-  std::string engine_dir, adapters_dir, json, isa, backend = "cpu", log_level = "warning";
+  std::string engine_dir, adapters_dir, lora_storage = "model", json, isa, backend = "cpu", log_level = "warning";
   std::vector<int> batches, mixed{0};
   int prompt = 128, new_tokens = 32, threads = 0, passes = 5, warmup = 2, roof_mib = 2048;
 };
 
-// Bytes of A and B at the engine's dtype.
-size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine) {
+// Bytes of A and B at the engine's dtype, or as integers with their scales.
+size_t adapterBytes(const std::filesystem::path& dir, const Engine& engine, executor::LoraStorage storage) {
   const Adapter adapter = readAdapterOf(engine, dir);
-  size_t elements = 0;
+  size_t elements = 0, scales = 0;
   for (const AdapterModule& module : adapter.modules) {
     elements += static_cast<size_t>(module.rank * (module.in + module.out));
+    scales += static_cast<size_t>(module.rank + module.out);
   }
+  if (storage == executor::LoraStorage::kINT8) return elements + scales * sizeof(float);
   return elements * dtypeSize(engine.config().dtype);
 }
 
@@ -67,13 +69,14 @@ void measureAll(const BenchExecutorArgs& args, const OnResult& on_result) {
   config.getKvCacheConfigRef().setMaxTokens(std::max(largest * length, engine->buildConfig().max_seq_len));
   executor::PeftCacheConfig adapters;
   adapters.setHostCacheSize(size_t{4} << 30);
+  if (args.lora_storage == "int8") adapters.setLoraStorage(executor::LoraStorage::kINT8);
   config.setPeftCacheConfig(adapters);
   executor::Executor executor(args.engine_dir, executor::ModelType::kDECODER_ONLY, config);
   std::printf("%s\n", executor.getMemoryUse().table.c_str());
   std::vector<size_t> adapter_bytes;
   for (const auto& dir : directories) {
     executor.registerAdapter(static_cast<executor::IdType>(adapter_bytes.size() + 1), dir);
-    adapter_bytes.push_back(adapterBytes(dir, *engine));
+    adapter_bytes.push_back(adapterBytes(dir, *engine, adapters.getLoraStorage()));
   }
   const auto roof = [&] { return measureRoof(args.threads, args.roof_mib, productIsa(args.isa, *engine)); };
   std::set<std::pair<int, int>> measured;
@@ -192,6 +195,7 @@ void addFlags(CLI::App& command, BenchExecutorArgs& args) {
       ->capture_default_str()
       ->check(inRange(1, 1 << 20));
   command.add_option("--adapters", args.adapters_dir, "Directory of PEFT adapter directories");
+  addLoraStorageFlag(command, args.lora_storage);
   command.add_option("--mixed", args.mixed, "Distinct adapters over the requests of a batch")
       ->delimiter(',')
       ->capture_default_str()
