@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "cli/other_servers_flags.h"
 
 namespace chorus {
 namespace {
@@ -80,7 +81,10 @@ const CLI::App* findCommand(const CLI::App& command, const std::string& word) {
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
-  const std::string called = calledAs(command), nearest = nearestName(flag.substr(flag.find_first_not_of('-')), names);
+  const std::string called = calledAs(command);
+  const std::string_view advice = adviceForFlag(command, flag.starts_with("--") ? flag.substr(2) : flag);
+  if (!advice.empty()) fail(ErrorCode::kInvalidArgument, "{}: no flag of {}; {}", flag, called, advice);
+  const std::string nearest = nearestName(flag.substr(flag.find_first_not_of('-')), names);
   if (nearest.empty())
     fail(ErrorCode::kInvalidArgument, "{}: no flag of {}; {} --help lists them", flag, called, called);
   fail(ErrorCode::kInvalidArgument, "{}: no flag of {}; did you mean --{}?", flag, called, nearest);
@@ -190,6 +194,10 @@ std::string nearestName(std::string_view word, const std::vector<std::string>& n
     nearest = name;
   }
   return nearest.empty() ? begun : nearest;
+}
+
+std::string_view adviceForFlag(const CLI::App& command, std::string_view name) {
+  return calledAs(command) == "chorus serve" ? adviceForOtherServersFlag(name) : std::string_view();
 }
 
 std::string calledAs(const CLI::App& command) {

@@ -11,7 +11,8 @@ namespace chorus {
 // Returns the words, without the program's name, with every flag and command in the spelling of its definition: dashes
 // and underscores are the same in both. Values, and whatever follows "--", stay as they are. Throws
 // Error(kInvalidArgument), one line that names the word, for
-//   - a command or flag that is not defined, with the nearest one that is,
+//   - a command or flag that is not defined, with the nearest one that is; a flag of another server, with what to use
+//     instead,
 //   - a command that is missing,
 //   - a flag without its value, also where the next word is another flag of the command,
 //   - a flag of one value that is given twice.
@@ -20,6 +21,10 @@ std::vector<std::string> spelledAsDefined(const CLI::App& app, std::vector<std::
 // The name nearest to `word` by edit distance (a swap of neighbours is one edit), or one that `word` begins; empty when
 // none is near. Dashes and underscores are the same.
 std::string nearestName(std::string_view word, const std::vector<std::string>& names);
+
+// What to use instead of a flag that the command lacks and other servers have; empty if that is not known. name: see
+// adviceForOtherServersFlag.
+std::string_view adviceForFlag(const CLI::App& command, std::string_view name);
 
 // A command as it is called, e.g. "chorus bench serve".
 std::string calledAs(const CLI::App& command);

@@ -5,6 +5,7 @@
 #include "base/testing/error_of.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
+#include "cli/other_servers_flags.h"
 
 namespace chorus {
 namespace {
@@ -76,6 +77,33 @@ TEST_F(ArgumentsTest, AnUnknownFlagSuggestsTheNearestOne) {
             "--gpu-memory: no flag of chorus serve; chorus serve --help lists them");
   EXPECT_EQ(refusalOf({"serve", "-x"}), "-x: no flag of chorus serve; chorus serve --help lists them");
   EXPECT_EQ(refusalOf({"--sreve"}), "--sreve: no flag of chorus; chorus --help lists them");
+}
+
+TEST_F(ArgumentsTest, AFlagOfAnotherServerIsRefusedWithWhatToUseInstead) {
+  EXPECT_EQ(refusalOf({"serve", "m", "--max-model-len", "4096"}),
+            "--max-model-len: no flag of chorus serve; use --max_seq_len");
+  EXPECT_EQ(refusalOf({"serve", "m", "--enable-lora"}),
+            "--enable-lora: no flag of chorus serve; not needed: adapters are served if --lora_dir or --lora_modules "
+            "is given");
+  EXPECT_EQ(refusalOf({"serve", "m", "--lora=a"}), "--lora: no flag of chorus serve; use --lora_dir");
+  EXPECT_EQ(refusalOf({"serve", "-t", "8"}), "-t: no flag of chorus serve; use --threads");
+  EXPECT_EQ(refusalOf({"serve", "m", "-ngl", "99"}),
+            "-ngl: no flag of chorus serve; not needed: the model runs on the CPU");
+  EXPECT_EQ(refusalOf({"run", "--max-model-len", "1"}),
+            "--max-model-len: no flag of chorus run; chorus run --help lists them");
+}
+
+TEST_F(ArgumentsTest, AdviceNamesFlagsThatThereAre) {
+  const CLI::App* serve = app_.get_subcommand("serve");
+  for (const OtherServersFlag& flag : otherServersFlags()) {
+    const std::string name = (flag.name.starts_with('-') ? "" : "--") + std::string(flag.name);
+    EXPECT_EQ(serve->get_option_no_throw(name), nullptr) << name << " is a flag here";
+    const std::string advice(flag.advice);
+    for (size_t at = advice.find("--"); at != std::string::npos; at = advice.find("--", at + 2)) {
+      const std::string named = advice.substr(at, advice.find_first_of(" ,;", at) - at);
+      EXPECT_NE(serve->get_option_no_throw(named), nullptr) << name << ": " << named;
+    }
+  }
 }
 
 TEST_F(ArgumentsTest, AnUnknownCommandSuggestsTheNearestOne) {

@@ -87,8 +87,10 @@ ConfigFile::ConfigFile(const CLI::App& command, std::string path) : path_(std::m
     const CLI::Option* option = optionNamed(command, key);
     if (option == nullptr) {
       const std::string nearest = nearestName(key, longNames(command));
-      const std::string hint = nearest.empty() ? fmt::format("{} --help lists the flags", calledAs(command))
-                                               : fmt::format("did you mean {}?", nearest);
+      const std::string_view advice = adviceForFlag(command, key);
+      const std::string hint = !advice.empty()   ? std::string(advice)
+                               : nearest.empty() ? fmt::format("{} --help lists the flags", calledAs(command))
+                                                 : fmt::format("did you mean {}?", nearest);
       fail(ErrorCode::kInvalidArgument, "{}: line {}: {}: no flag of {}; {}", path_, line, key, calledAs(command),
            hint);
     }

@@ -140,6 +140,7 @@ TEST_F(ConfigFileTest, AnEmptyFileSetsNothing) {
 
 TEST_F(ConfigFileTest, RefusalsNameFileLineAndKey) {
   EXPECT_EQ(refusalOf("port: 1\nprot: 2\n"), "FILE: line 2: prot: no flag of chorus serve; did you mean port?");
+  EXPECT_EQ(refusalOf("max_model_len: 2\n"), "FILE: line 1: max_model_len: no flag of chorus serve; use --max_seq_len");
   EXPECT_EQ(refusalOf("help: true\n"),
             "FILE: line 1: help: no flag of chorus serve; chorus serve --help lists the flags");
   EXPECT_EQ(refusalOf("\nlora_dir: a\nport: 2\nlora-dir: b\n"),
