@@ -180,20 +180,21 @@ class Speller {
 
 std::string nearestName(std::string_view word, const std::vector<std::string>& names) {
   const std::string given = folded(word);
-  const size_t most_edits = given.size() < 4 ? 1 : given.size() < 8 ? 2 : 3;
+  const size_t most_edits = given.size() < 6 ? 1 : given.size() < 9 ? 2 : 3;
   std::string nearest, begun;
   size_t least = most_edits + 1;
   for (const std::string& name : names) {
     const std::string known = folded(name);
     const size_t longer = std::max(known.size(), given.size()), shorter = std::min(known.size(), given.size());
-    if (begun.empty() && given.size() >= 3 && known.starts_with(given)) begun = name;
+    const bool is_begun = given.size() >= 3 && known.starts_with(given);
+    if (is_begun && (begun.empty() || name.size() < begun.size())) begun = name;
     if (longer - shorter >= least) continue;
     const size_t edits = editDistance(given, known);
     if (edits >= least) continue;
     least = edits;
     nearest = name;
   }
-  return nearest.empty() ? begun : nearest;
+  return begun.empty() ? nearest : begun;
 }
 
 std::string_view adviceForFlag(const CLI::App& command, std::string_view name) {

@@ -18,8 +18,8 @@ namespace chorus {
 //   - a flag of one value that is given twice.
 std::vector<std::string> spelledAsDefined(const CLI::App& app, std::vector<std::string> words);
 
-// The name nearest to `word` by edit distance (a swap of neighbours is one edit), or one that `word` begins; empty when
-// none is near. Dashes and underscores are the same.
+// The shortest name that begins with `word`; if none does, the nearest one by edit distance (a swap of neighbours is
+// one edit); empty when none is near. Dashes and underscores are the same.
 std::string nearestName(std::string_view word, const std::vector<std::string>& names);
 
 // What to use instead of a flag that the command lacks and other servers have; empty if that is not known. name: see

@@ -75,6 +75,8 @@ TEST_F(ArgumentsTest, AnUnknownFlagSuggestsTheNearestOne) {
             "--engine: no flag of chorus bench throughput; did you mean --engine_dir?");
   EXPECT_EQ(refusalOf({"serve", "--gpu-memory"}),
             "--gpu-memory: no flag of chorus serve; chorus serve --help lists them");
+  EXPECT_EQ(refusalOf({"serve", "m", "--max_lora", "8"}),
+            "--max_lora: no flag of chorus serve; did you mean --max_lora_rank?");
   EXPECT_EQ(refusalOf({"serve", "-x"}), "-x: no flag of chorus serve; chorus serve --help lists them");
   EXPECT_EQ(refusalOf({"--sreve"}), "--sreve: no flag of chorus; chorus --help lists them");
 }
@@ -134,6 +136,9 @@ TEST(NearestNameTest, IsBoundedByTheWordsLength) {
   EXPECT_EQ(nearestName("prot", names), "port");
   EXPECT_EQ(nearestName("max-bacth-size", names), "max_batch_size");
   EXPECT_EQ(nearestName("max_batch", names), "max_batch_size") << "what it begins";
+  EXPECT_EQ(nearestName("lora", names), "") << "two edits in a short word";
+  EXPECT_EQ(nearestName("lora", {"port", "lora_modules", "lora_dir"}), "lora_dir");
+  EXPECT_EQ(nearestName("ports", {"port", "ports_of_all"}), "ports_of_all") << "before a name at one edit";
   EXPECT_EQ(nearestName("zzzz", names), "");
   EXPECT_EQ(nearestName("", names), "");
   EXPECT_EQ(nearestName(std::string(100'000, 'x'), names), "");
