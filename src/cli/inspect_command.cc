@@ -28,7 +28,7 @@ struct InspectArgs {
 };
 
 void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
-  if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
+  if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: {}", path.string(), missingModelText(path));
   if (!fs::is_directory(path)) {
     if (holdsNemoAdapter(path)) return inspectAdapter(path, base, found);
     return findSourceReader(path) != nullptr ? inspectModel(path, found) : inspectFile(path, found);

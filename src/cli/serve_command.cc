@@ -17,6 +17,7 @@
 #include "cli/flag_values.h"
 #include "cli/nim_variables.h"
 #include "cli/variable_names.h"
+#include "convert/sources/sources.h"
 #include "kernels/input_format.h"
 #include "server/access/token_bucket.h"
 #include "server/serve.h"
@@ -76,7 +77,7 @@ void checkIsThere(const char* flag, const std::string& path) {
     fail(ErrorCode::kInvalidArgument, "{} {}: nothing is downloaded; give a local directory or file", flag, path);
   }
   if (std::string_view(flag) == "--model") {
-    fail(ErrorCode::kNotFound, "{} {}: no such file or directory", flag, path);
+    fail(ErrorCode::kNotFound, "{} {}: {}", flag, path, missingModelText(path));
   }
 }
 

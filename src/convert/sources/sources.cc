@@ -97,6 +97,17 @@ const UnsupportedSource* findUnsupported(const fs::path& path) {
 }
 }  // namespace
 
+std::string missingModelText(const fs::path& path) {
+  std::string text = "no such file or directory";
+  const std::string name = path.string();
+  const size_t slash = name.find('/');
+  const bool is_hub_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() &&
+                           name.find('/', slash + 1) == std::string::npos && name.front() != '.' &&
+                           name.front() != '~' && !isThere(path.parent_path());
+  if (is_hub_name) text += "; models are not downloaded, give a local directory";
+  return text;
+}
+
 std::span<const SourceReader> sourceReaders() {
   static const std::array readers = {checkpointReader(), deepSpeedReader(), jaxReader(), huggingFaceReader(),
                                      nemoReader()};
@@ -111,7 +122,7 @@ const SourceReader* findSourceReader(const fs::path& path) {
 }
 
 const SourceReader& sourceReaderOf(const fs::path& path) {
-  if (!isThere(path)) fail(ErrorCode::kNotFound, "{}: no such file or directory", path.string());
+  if (!isThere(path)) fail(ErrorCode::kNotFound, "{}: {}", path.string(), missingModelText(path));
   if (const SourceReader* reader = findSourceReader(path)) return *reader;
   if (const UnsupportedSource* source = findUnsupported(path)) {
     fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source->kind, source->advice);

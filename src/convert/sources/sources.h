@@ -29,6 +29,10 @@ struct SourceReader {
   std::vector<std::pair<std::string, std::string>> (*tokenizer)(const std::filesystem::path& path) = nullptr;
 };
 
+// Why the path of a model that does not exist cannot be used, for error lines. A path that looks like a model's name on
+// Hugging Face, ORG/NAME, gets advice.
+std::string missingModelText(const std::filesystem::path& path);
+
 // All readers, in the order in which they are tried.
 std::span<const SourceReader> sourceReaders();
 

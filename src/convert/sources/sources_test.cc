@@ -58,5 +58,15 @@ TEST_F(SourcesTest, UnknownSourcesAreRefusedWithTheListOfKnownKinds) {
   EXPECT_THAT(errorOf([&] { openSource(dir_ / "none", {}); }), HasSubstr("none: no such file or directory"));
 }
 
+TEST_F(SourcesTest, TheNameOfAModelOnHuggingFaceGetsAdvice) {
+  EXPECT_EQ(errorOf([&] { sourceReaderOf("no-such-org/some-model"); }),
+            "no-such-org/some-model: no such file or directory; models are not downloaded, give a local directory");
+  for (const char* path :
+       {"no-such-model", "/no-such-org/model", "./no-such-model", "../none", "~/none", "no/a/b", "no-such-org/"}) {
+    EXPECT_EQ(missingModelText(path), "no such file or directory") << path;
+  }
+  EXPECT_EQ(missingModelText(dir_ / "none"), "no such file or directory");
+}
+
 }  // namespace
 }  // namespace chorus
