@@ -78,7 +78,14 @@ const TensorView& RankWeights::get(std::string_view name) const {
 CheckpointReader CheckpointReader::open(const std::filesystem::path& dir) {
   CheckpointReader reader;
   const auto config_path = dir / "config.json";
-  reader.config_ = ModelConfig::fromJson(readModelConfigFile(config_path), config_path.string());
+  const Json config = readModelConfigFile(config_path);
+  if (config.is_object() && !config.contains("architecture") &&
+      (config.contains("architectures") || config.contains("model_type"))) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: not a checkpoint's config.json; this is a Hugging Face model: run `chorus convert` first",
+         config_path.string());
+  }
+  reader.config_ = ModelConfig::fromJson(config, config_path.string());
   if (const auto& algo = reader.config_.quantization.kv_cache_quant_algo) {
     fail(ErrorCode::kUnsupported,
          "{}: quantization.kv_cache_quant_algo '{}' is not supported; convert the model without it",

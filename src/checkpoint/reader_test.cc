@@ -44,6 +44,12 @@ class CheckpointReaderTest : public testing::Test {
     }
     writer.publish();
   }
+  // The refusal of a directory that has only this config.json.
+  std::string refusalOfConfig(const std::string& config) {
+    fs::create_directories(dir_ / "other");
+    writeFileAtomically(dir_ / "other/config.json", config);
+    return errorOf([&] { CheckpointReader::open(dir_ / "other"); });
+  }
   std::string refusal(const WeightTable& table) {
     return errorOf([&] { CheckpointReader::open(dir_ / "ckpt").rank(0, table); });
   }
@@ -106,6 +112,13 @@ TEST_F(CheckpointReaderTest, AnUnpublishedWriterLeavesTheOldCheckpoint) {
   }
   EXPECT_EQ(refusal(table_), "");
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 1);
+}
+
+TEST_F(CheckpointReaderTest, AHuggingFaceModelIsNamed) {
+  for (const char* config : {R"({"architectures": ["LlamaForCausalLM"]})", R"({"model_type": "llama"})"}) {
+    EXPECT_THAT(refusalOfConfig(config), HasSubstr("this is a Hugging Face model: run `chorus convert` first"));
+  }
+  EXPECT_THAT(refusalOfConfig("{}"), HasSubstr("'architecture' is missing"));
 }
 
 }  // namespace
