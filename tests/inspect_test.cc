@@ -224,6 +224,7 @@ TEST_F(Inspect, OtherFilesAndDirectories) {
 
   refuses({dir_.path() / "nothing"}, {"nothing", "no such"});
   refuses({dir_.path()}, {"holds no model that is known (", "config.json"});
+  refuses({test::sourceDir() / "examples/demo/adapters"}, {"holds adapters (german, json, roman, "});
   for (const char* name : {"a.safetensors", "a.npy", "a.engine", "a.bin", "a.txt"}) {
     writeFileAtomically(dir_.path() / name, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
     refuses({dir_.path() / name}, {name});

@@ -1,16 +1,19 @@
 #include "convert/sources/sources.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <system_error>
 
 #include "base/error.h"
+#include "checkpoint/names.h"
 #include "convert/sources/checkpoint.h"
 #include "convert/sources/config_file.h"
 #include "convert/sources/deepspeed.h"
 #include "convert/sources/huggingface.h"
 #include "convert/sources/jax.h"
 #include "convert/sources/nemo.h"
+#include "lora/adapter_files.h"
 
 namespace chorus {
 namespace {
@@ -95,6 +98,26 @@ const UnsupportedSource* findUnsupported(const fs::path& path) {
   }
   return nullptr;
 }
+
+// The names of the subdirectories that hold adapters, sorted; empty if another one holds a model. A directory of
+// adapters may be very large, so only the first entries count.
+std::vector<std::string> adaptersIn(const fs::path& dir) {
+  constexpr int kMostEntries = 1024;
+  std::vector<std::string> names;
+  int entries = 0;
+  bool has_model = false;
+  anyEntry(dir, [&](const std::string& name) {
+    const fs::path held = dir / name;
+    // A directory with a .nemo archive may hold a model, and one with an adapter_config.json also the model's config.
+    const bool is_marked = isThere(held / kPeftConfigFile) || holdsNemoAdapter(held);
+    has_model = !is_marked && findSourceReader(held) != nullptr;
+    if (!name.starts_with('.') && (is_marked || (!has_model && isAdapter(held)))) names.push_back(name);
+    return has_model || ++entries == kMostEntries;
+  });
+  if (has_model) return {};
+  std::ranges::sort(names);
+  return names;
+}
 }  // namespace
 
 std::string missingModelText(const fs::path& path) {
@@ -126,6 +149,12 @@ const SourceReader& sourceReaderOf(const fs::path& path) {
   if (const SourceReader* reader = findSourceReader(path)) return *reader;
   if (const UnsupportedSource* source = findUnsupported(path)) {
     fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source->kind, source->advice);
+  }
+  if (const std::vector<std::string> adapters = adaptersIn(path); !adapters.empty()) {
+    fail(ErrorCode::kUnsupported,
+         "{}: holds adapters ({}), not a model; serve them with --lora_dir beside their base model, or inspect one of "
+         "them",
+         path.string(), listSome(adapters));
   }
   std::string kinds;
   for (const SourceReader& reader : sourceReaders()) kinds.append(kinds.empty() ? "" : ", ").append(reader.kind);

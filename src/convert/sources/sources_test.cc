@@ -58,6 +58,14 @@ TEST_F(SourcesTest, UnknownSourcesAreRefusedWithTheListOfKnownKinds) {
   EXPECT_THAT(errorOf([&] { openSource(dir_ / "none", {}); }), HasSubstr("none: no such file or directory"));
 }
 
+TEST_F(SourcesTest, ADirectoryOfAdaptersIsRefusedWithTheirNames) {
+  EXPECT_THAT(refusalOf({"b/adapter_config.json", "a/adapter_config.json", ".c/adapter_config.json", "d/notes.txt"}),
+              HasSubstr("holds adapters (a, b), not a model; serve them with --lora_dir"));
+  EXPECT_THAT(refusalOf({"a/adapter_config.json", "a/config.json"}), HasSubstr("holds adapters (a), not a model"));
+  EXPECT_THAT(refusalOf({"base/config.json", "base/model.safetensors", "a/adapter_config.json"}),
+              HasSubstr("holds no model that is known"));
+}
+
 TEST_F(SourcesTest, TheNameOfAModelOnHuggingFaceGetsAdvice) {
   EXPECT_EQ(errorOf([&] { sourceReaderOf("no-such-org/some-model"); }),
             "no-such-org/some-model: no such file or directory; models are not downloaded, give a local directory");
