@@ -225,6 +225,9 @@ TEST_F(Inspect, OtherFilesAndDirectories) {
   refuses({dir_.path() / "nothing"}, {"nothing", "no such"});
   refuses({dir_.path()}, {"holds no model that is known (", "config.json"});
   refuses({test::sourceDir() / "examples/demo/adapters"}, {"holds adapters (german, json, roman, "});
+  writeFileAtomically(dir_.path() / "model.gguf", "GGUF");
+  refuses({dir_.path() / "model.gguf"}, {"a GGUF model, which is not supported; "});
+  fs::remove(dir_.path() / "model.gguf");
   for (const char* name : {"a.safetensors", "a.npy", "a.engine", "a.bin", "a.txt"}) {
     writeFileAtomically(dir_.path() / name, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
     refuses({dir_.path() / name}, {name});

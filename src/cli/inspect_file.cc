@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/inspect_paths.h"
+#include "convert/sources/sources.h"
 #include "engine/build_config.h"
 #include "engine/engine_file.h"
 #include "formats/npy.h"
@@ -80,6 +81,7 @@ void inspectFile(const fs::path& path, Inspection& found) {
   if (starts("PK\x03\x04") || std::count(std::begin(kTensorEndings), std::end(kTensorEndings), ending) > 0) {
     return inspectTensorFile(path, found);
   }
+  refuseUnsupportedSource(path);
   fail(ErrorCode::kUnsupported, "{}: not a safetensors, PyTorch, npy or engine file", path.string());
 }
 

@@ -92,13 +92,6 @@ constexpr std::array kUnsupported = {
                       [](const fs::path& path) { return path.extension() == ".onnx" || hasEnding(path, ".onnx"); }},
 };
 
-const UnsupportedSource* findUnsupported(const fs::path& path) {
-  for (const UnsupportedSource& source : kUnsupported) {
-    if (source.recognises(path)) return &source;
-  }
-  return nullptr;
-}
-
 // The names of the subdirectories that hold adapters, sorted; empty if another one holds a model. A directory of
 // adapters may be very large, so only the first entries count.
 std::vector<std::string> adaptersIn(const fs::path& dir) {
@@ -144,12 +137,17 @@ const SourceReader* findSourceReader(const fs::path& path) {
   return nullptr;
 }
 
+void refuseUnsupportedSource(const fs::path& path) {
+  for (const UnsupportedSource& source : kUnsupported) {
+    if (!source.recognises(path)) continue;
+    fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source.kind, source.advice);
+  }
+}
+
 const SourceReader& sourceReaderOf(const fs::path& path) {
   if (!isThere(path)) fail(ErrorCode::kNotFound, "{}: {}", path.string(), missingModelText(path));
   if (const SourceReader* reader = findSourceReader(path)) return *reader;
-  if (const UnsupportedSource* source = findUnsupported(path)) {
-    fail(ErrorCode::kUnsupported, "{}: {}, which is not supported; {}", path.string(), source->kind, source->advice);
-  }
+  refuseUnsupportedSource(path);
   if (const std::vector<std::string> adapters = adaptersIn(path); !adapters.empty()) {
     fail(ErrorCode::kUnsupported,
          "{}: holds adapters ({}), not a model; serve them with --lora_dir beside their base model, or inspect one of "

@@ -39,8 +39,12 @@ std::span<const SourceReader> sourceReaders();
 // The reader that recognises the path; nullptr if none does.
 const SourceReader* findSourceReader(const std::filesystem::path& path);
 
+// Throws Error(kUnsupported), with the name of what the path holds and what to do, if that is a kind of model that is
+// known but has no reader.
+void refuseUnsupportedSource(const std::filesystem::path& path);
+
 // Returns the reader of a path that must hold a model. Throws Error: kNotFound if the path does not exist or holds
-// nothing known; kUnsupported, with the name of what it holds and what to do, if that is known but cannot be converted.
+// nothing known; kUnsupported for adapters, and as refuseUnsupportedSource.
 const SourceReader& sourceReaderOf(const std::filesystem::path& path);
 
 // SourceReader::open with the reader of the path. Throws the Errors of both.
