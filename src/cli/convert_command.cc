@@ -9,6 +9,7 @@
 #include "checkpoint/staged_directory.h"
 #include "cli/flag_values.h"
 #include "convert/convert_model.h"
+#include "server/model/hub_cache.h"
 
 namespace chorus {
 namespace {
@@ -80,7 +81,7 @@ void addConvertCommand(CLI::App& app) {
                                      .quantise_head = arguments->quantise_head};
     }
     removeStagedOnInterrupt();
-    convertModel(arguments->model_dir, arguments->output_dir, arguments->options);
+    convertModel(server::hubSnapshotOf(arguments->model_dir), arguments->output_dir, arguments->options);
   });
 }
 

@@ -15,6 +15,7 @@
 #include "convert/sources/sources.h"
 #include "lora/adapter_files.h"
 #include "runtime/lora_files.h"
+#include "server/model/hub_cache.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace chorus {
@@ -64,7 +65,7 @@ void runInspect(const InspectArgs& args) {
   Inspection found;
   std::optional<Error> refusal;
   try {
-    inspectPath(args.path, args.base, found);
+    inspectPath(server::hubSnapshotOf(args.path), server::hubSnapshotOf(args.base), found);
   } catch (const Error& error) {
     refusal = error;
     found.problem = error.what();

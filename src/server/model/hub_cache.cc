@@ -79,4 +79,25 @@ std::optional<HubPath> hubPathOf(const fs::path& path) {
   return std::nullopt;
 }
 
+fs::path hubSnapshotOf(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (error) return path;
+  const auto hub = hubPathOf(real);
+  const bool is_snapshot = hub && hub->beneath.find('/') != std::string::npos;
+  if (!hub || is_snapshot) return path;
+  return openHubSnapshot(*Directory::open(hub->repository))->path();
+}
+
+std::optional<std::string> hubModelName(const fs::path& path) {
+  fs::path full = fs::absolute(path).lexically_normal();
+  if (!full.has_filename()) full = full.parent_path();
+  const auto hub = hubPathOf(full);
+  if (!hub) return std::nullopt;
+  std::string name = hub->repository.filename().string().substr(kRepository.size());
+  constexpr std::string_view kSlash = "--";
+  if (const size_t at = name.find(kSlash); at != std::string::npos) name.replace(at, kSlash.size(), "/");
+  return name;
+}
+
 }  // namespace chorus::server

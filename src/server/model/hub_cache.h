@@ -31,4 +31,11 @@ struct HubPath {
 };
 std::optional<HubPath> hubPathOf(const std::filesystem::path& path);
 
+// The snapshot for which the path of a repository or of its snapshots folder stands; every other path as it is. Links
+// are followed. Throws the Errors of openHubSnapshot.
+std::filesystem::path hubSnapshotOf(const std::filesystem::path& path);
+
+// ORG/NAME, if hubPathOf() finds the repository models--ORG--NAME in the path as it is written.
+std::optional<std::string> hubModelName(const std::filesystem::path& path);
+
 }  // namespace chorus::server

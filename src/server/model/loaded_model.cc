@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "checkpoint/names.h"
 #include "server/model/file_digests.h"
+#include "server/model/hub_cache.h"
 #include "server/model/start_checks.h"
 
 namespace chorus::server {
@@ -69,6 +70,7 @@ std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
   if (!options.model_name.empty()) return options.model_name;
   const fs::path named =
       options.model_directory.empty() ? engine.tokenizer_directory : fs::path(options.model_directory);
+  if (const auto name = hubModelName(named)) return *name;
   fs::path full = fs::absolute(named).lexically_normal();
   if (!full.has_filename()) full = full.parent_path();
   std::error_code ignored;

@@ -121,6 +121,21 @@ TEST_F(LoadedModelTest, AdaptersThatTakeTooLongAtStartAreRegisteredLater) {
   EXPECT_EQ(catalog.list().size(), 6U) << "the base and five adapters";
 }
 
+TEST_F(LoadedModelTest, AModelOfAHuggingFaceCacheIsServedByItsNameThere) {
+  const fs::path repository = cache / "models--org--base";
+  fs::create_directories(repository / "snapshots");
+  fs::create_directory_symlink(demo() / "base", repository / "snapshots/0123abcd");
+  ServeOptions options;
+  options.cache_directory = cache.string();
+  options.dtype = "float32";
+  options.kv_cache_max_tokens = 1024;
+  for (const fs::path& path : {repository, repository / "snapshots/0123abcd"}) {
+    options.model_directory = path.string();
+    LoadedModel loaded(options, locateEngine(options));
+    EXPECT_EQ(loaded.context()->models.base().name, "org/base") << path;
+  }
+}
+
 TEST_F(LoadedModelTest, SecondStartUsesTheCache) {
   ServeOptions options;
   options.model_directory = (demo() / "base").string();

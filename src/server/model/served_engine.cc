@@ -16,6 +16,7 @@
 #include "engine/build.h"
 #include "engine/engine.h"
 #include "server/model/engine_cache.h"
+#include "server/model/hub_cache.h"
 #include "server/model/start_checks.h"
 #include "text/tokenizer/tokenizer_files.h"
 
@@ -82,7 +83,7 @@ int32_t groupSizeFor(const ServeOptions& options, const fs::path& model, const C
 // the files are copied that the model's archive holds. Its name is the hash of the files, so that it never changes.
 fs::path tokenizerDirectory(const ServeOptions& options, const SourceReader& reader, const fs::path& model,
                             const fs::path& cache) {
-  if (!options.tokenizer_directory.empty()) return options.tokenizer_directory;
+  if (!options.tokenizer_directory.empty()) return hubSnapshotOf(options.tokenizer_directory);
   if (reader.tokenizer == nullptr) return model;
   if (fs::is_directory(model) && hasTokenizerFiles(*Directory::open(model))) return model;
   const auto files = reader.tokenizer(model);
@@ -108,10 +109,11 @@ fs::path tokenizerDirectory(const ServeOptions& options, const SourceReader& rea
 ServedEngine locateEngine(const ServeOptions& options) {
   if (!options.engine_directory.empty()) {
     const EngineConfig engine = checkGivenEngine(options);
-    TokenizerDirectory text = checkTokenizer(options.tokenizer_directory, engine.model.vocab_size);
-    return {options.engine_directory, options.tokenizer_directory, text.codec, text.defaults, nullptr};
+    const fs::path tokenizer = hubSnapshotOf(options.tokenizer_directory);
+    TokenizerDirectory text = checkTokenizer(tokenizer, engine.model.vocab_size);
+    return {options.engine_directory, tokenizer, text.codec, text.defaults, nullptr};
   }
-  const fs::path model = options.model_directory;
+  const fs::path model = hubSnapshotOf(options.model_directory);
   const SourceReader& reader = sourceReaderOf(model);
   reader.check(model);
   checkLoraDirectories(options);
