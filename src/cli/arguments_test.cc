@@ -167,6 +167,8 @@ TEST_F(ArgumentsTest, ValuesOutOfRangeSayTheRange) {
             "--tp_size: 0 is out of range; use 1 to 65536");
   EXPECT_EQ(parseErrorOf(app_, {"serve", "m", "--lora-modules", "dir"}),
             "--lora_modules: dir has no name; use NAME=PATH");
+  EXPECT_EQ(parseErrorOf(app_, {"serve", "m", "--lora-modules", "a=b", R"({"name": "c", "path": ""})"}),
+            R"(--lora_modules: 'path' must be a text that is not empty; use {"name": NAME, "path": PATH})");
 }
 
 TEST_F(ArgumentsTest, EveryNumberHasARange) {

@@ -15,6 +15,7 @@
 #include "cli/config_file.h"
 #include "cli/effective_configuration.h"
 #include "cli/flag_values.h"
+#include "cli/lora_modules.h"
 #include "cli/nim_variables.h"
 #include "cli/variable_names.h"
 #include "convert/sources/sources.h"
@@ -38,9 +39,12 @@ struct ServeArgs {
 CLI::Validator namedDirectory() {
   return CLI::Validator(
       [](std::string& input) -> std::string {
-        const size_t equals = input.find('=');
-        if (equals != std::string::npos && equals > 0 && equals + 1 < input.size()) return "";
-        return fmt::format("{} has no name; use NAME=PATH", input);
+        try {
+          input = namedAdapterPath(input);
+        } catch (const Error& error) {
+          return error.what();
+        }
+        return "";
       },
       "NAME=PATH");
 }
@@ -257,8 +261,9 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
       ->allow_extra_args(false);
   serve
       ->add_option("--lora_modules", args->lora_modules,
-                   "Adapters in vLLM's way, NAME=PATH ...: the same as a --lora_dir for each")
-      ->check(namedDirectory());
+                   "Adapters in vLLM's way, NAME=PATH or a JSON object of name and path ...: the same as a --lora_dir "
+                   "for each")
+      ->transform(namedDirectory());
   serve->add_flag(
       "--enable_admin", options.enable_admin,
       "Serve the routes that list, load and unload adapters; with API keys, only for keys with admin rights");

@@ -57,6 +57,17 @@ NamedPath parsePlace(const std::string& place) {
   return {place.substr(0, equals), place.substr(equals + 1)};
 }
 
+// Refuses ORG/NAME=PATH, which parsePlace() takes for a path. place: one that does not exist.
+void refuseSlashesInName(const AdapterPlace& place) {
+  const size_t equals = place.text.find('=');
+  if (equals == std::string::npos) return;
+  const std::string path = place.text.substr(equals + 1);
+  std::error_code ignored;
+  if (place.flag != "--lora_modules" && !fs::exists(path, ignored)) return;
+  fail(ErrorCode::kInvalidArgument, "{} {}: the name of an adapter has no slashes; choose one with NAME={}", place.flag,
+       place.text, path);
+}
+
 }  // namespace
 
 bool isServableName(std::string_view name) {
@@ -78,6 +89,7 @@ AdapterRoots::Root AdapterRoots::rootOf(const AdapterPlace& place) const {
   std::error_code error;
   const fs::path path = fs::canonical(given.path, error);
   const bool is_archive = !error && fs::is_regular_file(path) && given.path.extension() == kNemoExtension;
+  if (error && !given.name) refuseSlashesInName(place);
   if (error || (!is_archive && !fs::is_directory(path))) {
     fail(ErrorCode::kNotFound, "{} {}: {}", place.flag, place.text,
          error ? error.message() : fmt::format("neither a directory nor a {} file", kNemoExtension));
