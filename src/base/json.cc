@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/exact_json.h"
 #include "base/file.h"
+#include "base/git_lfs.h"
 #include "base/ordered_builder.h"
 
 namespace chorus {
@@ -89,6 +90,7 @@ class UniqueKeys final : public JsonEvents {
     else
       ++column;
   }
+  refuseGitLfsPointer(text, source);
   fail(ErrorCode::kCorrupt, "{}: malformed JSON at line {} column {}", source, line, column);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "formats/msgpack.h"
 #include "formats/tensor_file.h"
 
@@ -181,6 +182,7 @@ class FlaxReader {
 }  // namespace
 
 std::vector<FlaxArray> parseFlaxFile(std::span<const std::byte> bytes, std::string_view source) {
+  refuseGitLfsPointer(bytes, source);
   return FlaxReader(bytes, source).read();
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/git_lfs.h"
 
 namespace chorus {
 namespace {
@@ -133,6 +134,7 @@ class NpyHeaderReader {
 NpyHeader parseNpyHeader(std::span<const std::byte> begin, std::string_view source) {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (text.size() < 10 || text.substr(0, 6) != std::string_view(kMagic, 6)) {
+    refuseGitLfsPointer(text, source);
     fail(ErrorCode::kCorrupt, "{}: not an npy file", source);
   }
   const int version = static_cast<uint8_t>(text[6]);

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "formats/inflate.h"
 
 namespace chorus {
@@ -29,6 +30,7 @@ NpzFile::NpzFile(Bytes bytes, std::string_view source)
     : source_(source), archive_(PartialBytes(bytes), source, ZipMethods::kStoredOrDeflated) {}
 
 NpzFile NpzFile::parse(Bytes bytes, std::string_view source) {
+  refuseGitLfsPointer(bytes, source);
   NpzFile file(bytes, source);
   const std::vector<Bytes> stored = file.archive_.readAll();  // checks that the entries do not overlap
   file.arrays_.reserve(stored.size());

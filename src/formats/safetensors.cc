@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/git_lfs.h"
 #include "base/json.h"
 
 namespace chorus {
@@ -213,6 +214,7 @@ void checkContiguous(const std::vector<ParsedTensor>& sorted, uint64_t data_byte
 }  // namespace
 
 size_t Safetensors::headerBytes(std::span<const std::byte> first, uint64_t file_bytes, std::string_view source) {
+  refuseGitLfsPointer(first, source);
   if (first.size() < kPrefixBytes || file_bytes < kPrefixBytes) {
     fail(ErrorCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", source, first.size());
   }

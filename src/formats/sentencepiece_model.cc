@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 
 namespace chorus {
 namespace {
@@ -177,6 +178,7 @@ void readNormalizerSpec(std::string_view bytes, std::string_view source, Sentenc
 }  // namespace
 
 SentencePieceModel parseSentencePieceModel(std::span<const std::byte> bytes, std::string_view source) {
+  refuseGitLfsPointer(bytes, source);
   SentencePieceModel model;
   Fields fields({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, source);
   while (fields.next()) {

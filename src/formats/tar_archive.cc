@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "formats/libarchive.h"
 
 namespace chorus {
@@ -125,6 +126,7 @@ class TarReader {
 
 std::vector<TarMember> readTar(const PartialBytes& bytes, std::string_view source) {
   if (bytes.size() == 0) fail(ErrorCode::kCorrupt, "{}: the file is empty", source);
+  if (bytes.size() < kGitLfsPointerBytes) refuseGitLfsPointer(bytes.read(0, bytes.size()), source);
   return TarReader(bytes, source).read();
 }
 

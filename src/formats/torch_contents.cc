@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/git_lfs.h"
 #include "base/utf8.h"
 #include "formats/zip_directory.h"
 
@@ -233,6 +234,7 @@ TorchContents readTorchContents(Bytes bytes, std::string_view source, OtherClass
   if (text.size() > kTarMagicAt && text.substr(kTarMagicAt).starts_with("ustar")) {
     fail(ErrorCode::kUnsupported, "{}: a tar file of PyTorch before 0.1.10; load it there and save it again", source);
   }
+  refuseGitLfsPointer(bytes, source);
   fail(ErrorCode::kCorrupt, "{}: not a PyTorch file", source);
 }
 

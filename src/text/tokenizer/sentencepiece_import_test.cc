@@ -153,8 +153,10 @@ TEST(SentencePieceImportTest, MergesAreFoundWithinTheLimitOnWork) {
 }
 
 TEST_F(ModelDirectory, RefusesWhatIsNoModel) {
-  write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
+  write("tokenizer.model", "vocabulary\n");
   EXPECT_THAT(errorOfLoad(), testing::HasSubstr("tokenizer.model: not a sentencepiece model"));
+  write("tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
+  EXPECT_THAT(errorOfLoad(), testing::HasSubstr("tokenizer.model: a Git LFS pointer"));
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// Pointers of Git LFS: in a checkout without Git LFS, a text of about 130 bytes has the place of each large file.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace chorus {
+
+// Every pointer is shorter.
+inline constexpr size_t kGitLfsPointerBytes = 1024;
+
+// Throws Error(kCorrupt) that names the source if the bytes begin like such a pointer. Parsers call it before they
+// refuse bytes that are not of their format.
+void refuseGitLfsPointer(std::string_view text, std::string_view source);
+void refuseGitLfsPointer(std::span<const std::byte> bytes, std::string_view source);
+
+}  // namespace chorus
