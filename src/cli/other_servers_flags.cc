@@ -18,8 +18,7 @@ constexpr std::string_view kUseQuantize = "use --quantize int8 or --quantize int
 constexpr std::string_view kUseCacheShare = "use --kv_cache_free_memory_fraction, a share of the free memory";
 constexpr std::string_view kUseRanks =
     "not needed: one process computes on all cores; for several ranks use --engine_dir with an engine that has them";
-constexpr std::string_view kUseTemplate =
-    "not needed: put the template into the model's directory, as chat_template.jinja";
+constexpr std::string_view kUseTemplate = "put the template into the model's directory, as chat_template.jinja";
 constexpr std::string_view kUseLocalModel = "models are not downloaded; give a local directory";
 constexpr std::string_view kUseNoGpu = "not needed: the model runs on the CPU";
 constexpr std::string_view kUseNoCaching =
