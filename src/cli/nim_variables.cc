@@ -132,7 +132,8 @@ constexpr NimVariable kVariables[] = {
     refused("NIM_MIDDLEWARE_CONFIG_PATH", "", "there is no middleware"),
     refused("NIM_PASSTHROUGH_ARGS", "", "give the flags of chorus serve, or their variables (docs/flags.md)"),
     refused("NIM_ENGINE_ARGS_JSON", "", "give the flags of chorus serve, or their variables (docs/flags.md)"),
-    refused("NIM_SAGEMAKER_MODE", kOff, "the routes of SageMaker are not served, except /adapters (--enable_admin)"),
+    refused("NIM_SAGEMAKER_MODE", kOff,
+            "the routes of SageMaker are not served, except /ping and /adapters (--enable_admin)"),
     // Logs and telemetry.
     flag("NIM_LOG_LEVEL", "log_level"),
     flag("NIM_JSONL_LOGGING", "log_format", "1 or true: json; 0 or false: text"),

@@ -36,7 +36,9 @@ class Access(unittest.TestCase):
 
     def test_a_key_is_needed(self):
         self.assertEqual(self.server.request("GET", "/v1/health/live")[0], 200)
-        for path in ("/v1/models", "/v1/nothing", "/openapi.json"):
+        for path in ("/health", "/ping"):
+            self.assertEqual(self.server.request("GET", path)[0], 200)
+        for path in ("/v1/models", "/v1/nothing", "/version", "/openapi.json"):
             status, headers, body = self.server.request("GET", path)
             self.assertEqual((status, headers["www-authenticate"]), (401, "Bearer"))
             self.assertEqual(body["error"]["code"], "invalid_api_key")

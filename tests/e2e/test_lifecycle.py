@@ -38,7 +38,10 @@ class Start(unittest.TestCase):
         server = setting.shared_server()
         self.assertEqual(server.request("GET", "/v1/health/live")[0], 200)
         self.assertEqual(server.request("GET", "/v1/health/ready")[0], 200)
-        self.assertIn("release", server.request("GET", "/v1/version")[2])
+        for path in ("/health", "/ping"):
+            self.assertEqual(server.request("GET", path)[2], server.request("GET", "/v1/health/ready")[2])
+        release = server.request("GET", "/v1/version")[2]["release"]
+        self.assertEqual(server.request("GET", "/version")[2], {"version": release})
         self.assertIn("weights", server.log)
 
     def test_engine_is_built_once(self):

@@ -98,8 +98,9 @@ struct HttpServerOptions {
   std::function<size_t(const HttpRequest& head)> body_limit;
   size_t max_connections = 1024;
   size_t max_connections_per_client = 256;  // trusted proxies have no such limit
-  size_t reserved_connections = 32;         // beyond max_connections, only for paths that begin with reserved_prefix
-  std::string reserved_prefix = "/v1/health/";
+  size_t reserved_connections = 32;         // beyond max_connections, only for reserved_paths
+  // One that ends in '/' stands for all paths that begin with it.
+  std::vector<std::string> reserved_paths = {"/v1/health/", "/health", "/ping"};
   // A stream whose client has left more than max_stream_backlog bytes unread for the whole of stream_backlog_timeout is
   // broken off with the next piece. A few large events in a row may exceed the size, so it is no limit without the
   // time.

@@ -5,6 +5,8 @@
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include <algorithm>
+
 #include "base/free_text.h"
 #include "server/errors.h"
 #include "server/http/http_exchange.h"
@@ -342,7 +344,10 @@ bool HttpConnection::readFields(std::string_view head) {
 }
 
 bool HttpConnection::checkAccess() {
-  if (peer_.reserved && !request_.path.starts_with(context_.options.reserved_prefix)) {
+  const auto is_this = [&](const std::string& path) {
+    return path.ends_with('/') ? request_.path.starts_with(path) : request_.path == path;
+  };
+  if (peer_.reserved && std::ranges::none_of(context_.options.reserved_paths, is_this)) {
     reject(ApiError::unavailable("The server has too many connections; try again later."));
     return false;
   }

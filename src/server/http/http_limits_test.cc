@@ -1,4 +1,5 @@
 // Limits of the HTTP server: sizes, times, connections and memory.
+#include <fmt/format.h>
 #include <malloc.h>
 
 #include <algorithm>
@@ -111,12 +112,18 @@ TEST_F(HttpLimitsTest, ARequestThatBeginsDuringAnEvictionDoesNotExceedTheLimit) 
 }
 
 TEST_F(HttpLimitsTest, BeyondTheLimitTheReserveTellsTheHealth) {
-  start({.max_connections = 4, .reserved_connections = 2, .reserved_prefix = "/v1/health/"});
+  start({.max_connections = 4, .reserved_connections = 2});
   std::vector<std::unique_ptr<SocketClient>> busy;
   for (int i = 0; i < 4; ++i) busy.push_back(hold());
   const std::string health = answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(health.starts_with("HTTP/1.1 200")) << health;
   EXPECT_NE(health.find("connection: close"), std::string::npos);
+  for (const char* path : {"/v1/health/ready", "/health", "/health?x=1", "/ping"}) {
+    EXPECT_TRUE(answerTo(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 200")) << path;
+  }
+  for (const char* path : {"/healthy", "/health/", "/ping/x", "/version", "/v1/health"}) {
+    EXPECT_TRUE(answerTo(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 503")) << path;
+  }
   const std::string other = answerTo("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
   EXPECT_TRUE(other.starts_with("HTTP/1.1 503")) << other;
   EXPECT_NE(other.find(R"({"error":{"message":)"), std::string::npos);

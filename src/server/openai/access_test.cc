@@ -34,8 +34,10 @@ class AccessTest : public RoutesTest {
 TEST_F(AccessTest, OnlyHealthIsOpen) {
   EXPECT_EQ(answer("GET", "/v1/health/live").status, 200);
   EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200);
-  for (const char* path :
-       {"/v1/models", "/v1/models/base", "/v1/version", "/v1/nothing", "/openapi.json", "/v1/health/other"}) {
+  EXPECT_EQ(answer("GET", "/health").status, 200);
+  EXPECT_EQ(answer("GET", "/ping").status, 200);
+  for (const char* path : {"/v1/models", "/v1/models/base", "/v1/version", "/version", "/v1/nothing", "/openapi.json",
+                           "/v1/health/other", "/health/"}) {
     const auto refused = answer("GET", path);
     EXPECT_EQ(refused.status, 401) << path;
     EXPECT_THAT(refused.headers, Contains(Pair("www-authenticate", "Bearer")));

@@ -147,6 +147,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
 HttpResponse live(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is live."); }
 HttpResponse ready(const ApiContext*, const HttpRequest&, std::string_view) { return health("Service is ready."); }
 HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) { return describeVersion(); }
+HttpResponse plainVersion(const ApiContext*, const HttpRequest&, std::string_view) { return describePlainVersion(); }
 HttpResponse license(const ApiContext*, const HttpRequest&, std::string_view) { return describeLicense(); }
 HttpResponse model(const ApiContext* context, const HttpRequest& request, std::string_view name) {
   return describeModel({context->models, request.key}, name);
@@ -202,6 +203,7 @@ struct Route {
 
 constexpr std::string_view kRead = "GET, HEAD";
 constexpr RouteDescription kMetricsRoute = {.summary = "Metrics for Prometheus", .answer_type = kMetricsType};
+constexpr RouteDescription kReadyRoute = {.summary = "Whether requests are served", .answer = "Health"};
 constexpr Route kRoutes[] = {
     {"/",
      Access::kOpen,
@@ -217,13 +219,11 @@ constexpr Route kRoutes[] = {
      live,
      nullptr,
      {.summary = "Whether the process answers", .answer = "Health"}},
-    {"/v1/health/ready",
-     Access::kOpen,
-     true,
-     kRead,
-     ready,
-     nullptr,
-     {.summary = "Whether requests are served", .answer = "Health"}},
+    {"/v1/health/ready", Access::kOpen, true, kRead, ready, nullptr, kReadyRoute},
+    // Paths at which probes of other servers and of SageMaker ask the same.
+    {"/health", Access::kOpen, true, kRead, ready, nullptr, kReadyRoute},
+    {"/ping", Access::kOpen, true, kRead, ready, nullptr, kReadyRoute},
+    {"/version", Access::kInference, false, kRead, plainVersion, nullptr, kPlainVersionRoute},
     {"/v1/version", Access::kInference, false, kRead, version, nullptr, kVersionRoute},
     {"/v1/license", Access::kInference, false, kRead, license, nullptr, kLicenseRoute},
     {"/v1/metadata", Access::kInference, true, kRead, nullptr, ofAllModels<metadata>, kMetadataRoute},

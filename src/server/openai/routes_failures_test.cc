@@ -21,9 +21,14 @@ TEST_F(RoutesTest, LoadingAndDrainingAre503) {
   };
   EXPECT_EQ(ask("GET", "/v1/health/live"), 200);
   EXPECT_EQ(ask("GET", "/v1/health/ready"), 503);
+  EXPECT_EQ(ask("GET", "/health"), 503);
+  EXPECT_EQ(ask("GET", "/ping"), 503);
+  EXPECT_EQ(ask("GET", "/version"), 200);
   EXPECT_EQ(ask("POST", "/v1/completions"), 503);
   routes.leave();
   EXPECT_EQ(answer("GET", "/v1/health/ready").status, 503);
+  EXPECT_EQ(answer("GET", "/health").status, 503);
+  EXPECT_EQ(answer("GET", "/ping").status, 503);
   EXPECT_EQ(answer("GET", "/v1/health/live").status, 200);
   EXPECT_EQ(answer("GET", "/v1/models").status, 200);
   EXPECT_EQ(completion(R"("prompt":[97])")["object"], "text_completion");

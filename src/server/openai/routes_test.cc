@@ -28,6 +28,12 @@ TEST_F(RoutesTest, ModelsInNimShape) {
 TEST_F(RoutesTest, PathsMethodsAndTypes) {
   EXPECT_EQ(answer("GET", "/v1/health/live").status, 200);
   EXPECT_EQ(answer("GET", "/v1/health/ready").status, 200);
+  for (const char* path : {"/health", "/ping"}) {
+    EXPECT_EQ(answer("GET", path).body, answer("GET", "/v1/health/ready").body) << path;
+    EXPECT_EQ(answer("HEAD", path).status, 200) << path;
+    EXPECT_EQ(answer("POST", path, "{}").status, 405) << path;
+  }
+  EXPECT_EQ(answer("GET", "/health/x").status, 404);
   EXPECT_EQ(answer("GET", "/v1/version").status, 200);
   EXPECT_EQ(answer("GET", "/v2").status, 404);
   EXPECT_EQ(answer("GET", "//").status, 404);

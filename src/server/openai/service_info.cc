@@ -44,6 +44,8 @@ const OrderedJson& licenseJson() {
 
 HttpResponse describeVersion() { return {.body = toText(OrderedJson{{"release", CHORUS_VERSION}, {"api", "1.0.0"}})}; }
 
+HttpResponse describePlainVersion() { return {.body = toText(OrderedJson{{"version", CHORUS_VERSION}})}; }
+
 HttpResponse describeLicense() { return {.body = toText(licenseJson())}; }
 
 HttpResponse describeMetadata(const ModelView& models, const std::shared_ptr<Client>& client) {

@@ -1,5 +1,5 @@
 // Routes with facts about the server in the forms of NVIDIA NIM: GET /v1/version, /v1/license, /v1/metadata and
-// /v1/manifest.
+// /v1/manifest; and GET /version in vLLM's.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,8 @@ namespace chorus::server {
 
 // {release, api}.
 HttpResponse describeVersion();
+// {version}.
+HttpResponse describePlainVersion();
 // {name, path, sha, size, url, type, content}: the license of this program. sha: SHA-1 of the content; size: in
 // characters. path is a file name, because the text is part of the program.
 HttpResponse describeLicense();
@@ -24,6 +26,7 @@ HttpResponse describeMetadata(const ModelView& models, const std::shared_ptr<Cli
 HttpResponse describeManifest(const ModelView& models, const std::shared_ptr<Client>& client);
 
 inline constexpr RouteDescription kVersionRoute{.summary = "The versions of server and API", .answer = "Version"};
+inline constexpr RouteDescription kPlainVersionRoute{.summary = "The version of the server", .answer = "PlainVersion"};
 inline constexpr RouteDescription kLicenseRoute{.summary = "The license of the server", .answer = "License"};
 inline constexpr RouteDescription kMetadataRoute{.summary = "What is served: versions, license, models",
                                                  .answer = "Metadata"};

@@ -35,6 +35,7 @@ TEST_F(ServiceInfoTest, TheLicenseIsThatOfTheRepository) {
 TEST_F(ServiceInfoTest, MetadataListsTheModels) {
   Json metadata = get("/v1/metadata");
   EXPECT_EQ(metadata["version"], get("/v1/version")["release"]);
+  EXPECT_EQ(get("/version"), (Json{{"version", metadata["version"]}}));
   EXPECT_EQ(metadata["licenseInfo"], get("/v1/license"));
   metadata.erase("version");
   metadata.erase("licenseInfo");
