@@ -190,7 +190,8 @@ class Story(unittest.TestCase):
         names = sorted(path.name for path in self.source.iterdir())
         self.assertEqual([model["id"] for model in listed["data"]][:1 + len(names)], [BASE, *names])
         for model in listed["data"]:
-            self.assertEqual(list(model), list(LISTED))
+            self.assertEqual(list(model), [*LISTED, "max_model_len"])
+            self.assertGreater(model.pop("max_model_len"), 0)
             self.assertEqual(list(model["permission"][0]), list(LISTED["permission"][0]))
             self.same_form(LISTED, model)
             self.assertRegex(model["permission"][0]["id"], r"^modelperm-[0-9a-f]{32}$")

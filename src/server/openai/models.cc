@@ -34,8 +34,9 @@ OrderedJson permission(const ServedModel& model) {
   return json;
 }
 
-// NIM's format: "root" is the base model, also for adapters, "parent" is always null, and the owner is "vllm".
-OrderedJson describe(const ModelView& models, const ServedModel& model) {
+// NIM's format: "root" is the base model, also for adapters, "parent" is always null, and the owner is "vllm". Gateways
+// and agents read the context length from vLLM's "max_model_len".
+OrderedJson describe(const ModelView& models, const ServedModel& model, int32_t max_model_len) {
   OrderedJson json = OrderedJson::object();
   json["id"] = model.name;
   json["object"] = "model";
@@ -44,6 +45,7 @@ OrderedJson describe(const ModelView& models, const ServedModel& model) {
   json["root"] = models.base().name;
   json["parent"] = nullptr;
   json["permission"] = OrderedJson::array({permission(model)});
+  json["max_model_len"] = max_model_len;
   return json;
 }
 
@@ -64,21 +66,21 @@ std::string percentDecode(std::string_view text) {
   return out;
 }
 
-HttpResponse listModels(const ModelView& models, const std::shared_ptr<Client>& client) {
+HttpResponse listModels(const ModelView& models, int32_t max_model_len, const std::shared_ptr<Client>& client) {
   // Written model by model, because the JSON of thousands takes ten times the memory of its text.
   const auto listed = models.list();
   ChargedBody body(client);
   body.add(R"({"object":"list","data":)");
-  body.addArray(listed.size(), [&](size_t i) { return toText(describe(models, *listed[i])); });
+  body.addArray(listed.size(), [&](size_t i) { return toText(describe(models, *listed[i], max_model_len)); });
   body.add("}");
   return body.response();
 }
 
-HttpResponse describeModel(const ModelView& models, std::string_view encoded_name) {
+HttpResponse describeModel(const ModelView& models, int32_t max_model_len, std::string_view encoded_name) {
   const std::string name = percentDecode(encoded_name);
   const auto model = models.find(name);
   if (!model) throw ApiError::modelNotFound(name);
-  return {.body = toText(describe(models, *model))};
+  return {.body = toText(describe(models, *model, max_model_len))};
 }
 
 }  // namespace chorus::server

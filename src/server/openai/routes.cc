@@ -150,7 +150,7 @@ HttpResponse version(const ApiContext*, const HttpRequest&, std::string_view) { 
 HttpResponse plainVersion(const ApiContext*, const HttpRequest&, std::string_view) { return describePlainVersion(); }
 HttpResponse license(const ApiContext*, const HttpRequest&, std::string_view) { return describeLicense(); }
 HttpResponse model(const ApiContext* context, const HttpRequest& request, std::string_view name) {
-  return describeModel({context->models, request.key}, name);
+  return describeModel({context->models, request.key}, context->engine.maxSeqLen(), name);
 }
 HttpResponse openApi(const ApiContext*, const HttpRequest&, std::string_view) {
   static const std::string text = toText(openApiDocument(describedRoutes()));
@@ -166,8 +166,8 @@ HttpResponse metadata(const ApiContext&, const ModelView& models, const ClientPt
 HttpResponse manifest(const ApiContext&, const ModelView& models, const ClientPtr& client) {
   return describeManifest(models, client);
 }
-HttpResponse modelList(const ApiContext&, const ModelView& models, const ClientPtr& client) {
-  return listModels(models, client);
+HttpResponse modelList(const ApiContext& context, const ModelView& models, const ClientPtr& client) {
+  return listModels(models, context.engine.maxSeqLen(), client);
 }
 HttpResponse batch(const ApiContext& context, const ModelView& models, const ClientPtr& client) {
   HttpResponse response = describeBatch(context, models, client.get());

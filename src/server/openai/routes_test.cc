@@ -19,6 +19,8 @@ TEST_F(RoutesTest, ModelsInNimShape) {
   EXPECT_EQ(adapter["owned_by"], "vllm");
   EXPECT_EQ(adapter["created"], 8);
   EXPECT_EQ(adapter["permission"][0]["object"], "model_permission");
+  for (const Json& model : list["data"]) EXPECT_EQ(model["max_model_len"], 256);
+  EXPECT_EQ(Json::parse(answer("GET", "/v1/models/base").body)["max_model_len"], 256);
   EXPECT_EQ(Json::parse(answer("GET", "/v1/models/sh%69ft").body)["id"], "shift");
   const auto missing = answer("GET", "/v1/models/none");
   EXPECT_EQ(missing.status, 404);
