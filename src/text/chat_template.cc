@@ -74,6 +74,10 @@ std::string cutAtMark(const std::string& rendered, std::string_view final_text, 
   return std::string(whole ? before : withoutSpace(before, false));
 }
 
+bool hasDeveloperText(std::string_view text) {
+  return contains(text, "'developer'") || contains(text, "\"developer\"");
+}
+
 tmpl::Limits limitsOf(bool small_budget) {
   if (!small_budget) return {};
   return {.max_work = uint64_t{32} << 20, .max_memory = size_t{8} << 20, .work_per_byte = 64};
@@ -84,6 +88,7 @@ struct ChatTemplate::State {
   explicit State(size_t max_bytes) : memory(max_bytes) {}
 
   std::string source;
+  bool names_developer = false;
   tmpl::MemoryLimit memory;
   tmpl::Arena arena{memory};
   tmpl::Body body;
@@ -105,6 +110,7 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
   }
   auto state = std::make_unique<State>(max_bytes);
   state->source = source;
+  state->names_developer = hasDeveloperText(text);
   try {
     state->body = tmpl::parseTemplate(text, state->arena, meter);
   } catch (const tmpl::TemplateSyntaxError& e) {
@@ -114,6 +120,8 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
   }
   return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(state)));
 }
+
+bool ChatTemplate::namesDeveloper() const { return state_->names_developer; }
 
 size_t ChatTemplate::memoryBytes() const { return sizeof(State) + state_->source.capacity() + state_->arena.bytes(); }
 
@@ -167,6 +175,21 @@ size_t ChatTemplates::memoryBytes() const {
   return bytes;
 }
 
+const ChatTemplate* ChatTemplates::usual(bool with_tools) const {
+  auto it = with_tools ? templates_.find("tool_use") : templates_.end();
+  if (it == templates_.end()) it = templates_.find("default");
+  return it == templates_.end() ? nullptr : it->second.get();
+}
+
+bool ChatTemplates::nameDeveloper(const std::optional<std::string>& wish, bool with_tools) const {
+  if (!wish) {
+    const ChatTemplate* const found = usual(with_tools);
+    return found != nullptr && found->namesDeveloper();
+  }
+  const auto named = templates_.find(*wish);
+  return named != templates_.end() ? named->second->namesDeveloper() : hasDeveloperText(*wish);
+}
+
 std::string ChatTemplates::render(ChatTemplateInput input, const std::optional<std::string>& wish) const {
   WorkMeter meter;
   return render(std::move(input), wish, meter);
@@ -184,12 +207,11 @@ std::string ChatTemplates::render(ChatTemplateInput input, const std::optional<s
     }
     return ChatTemplate::compile(*wish, source_, meter)->render(input, meter, true);
   }
-  auto it = input.tools.is_null() ? templates_.end() : templates_.find("tool_use");
-  if (it == templates_.end()) it = templates_.find("default");
-  if (it == templates_.end()) {
+  const ChatTemplate* const found = usual(!input.tools.is_null());
+  if (found == nullptr) {
     fail(ErrorCode::kInvalidArgument, "{}: the model has no chat template; give one in chat_template.jinja", source_);
   }
-  return it->second->render(input, meter);
+  return found->render(input, meter);
 }
 
 }  // namespace chorus

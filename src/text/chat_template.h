@@ -54,6 +54,8 @@ class ChatTemplate {
   std::string render(const ChatTemplateInput& input, WorkMeter& meter, bool small_budget = false) const;
   // Uses a meter without a limit: for trusted input only.
   std::string render(const ChatTemplateInput& input) const;
+  // Whether the template's text has the role "developer" as a string.
+  bool namesDeveloper() const;
   // Bytes of memory held by the compiled template.
   size_t memoryBytes() const;
 
@@ -74,6 +76,8 @@ class ChatTemplates {
   bool has(const std::string& name) const { return templates_.contains(name); }
   // Bytes of memory held by the compiled templates.
   size_t memoryBytes() const;
+  // Whether the template that render() uses for this wish names the role "developer" (ChatTemplate::namesDeveloper).
+  bool nameDeveloper(const std::optional<std::string>& wish, bool with_tools) const;
   // wish: the client's choice, which is the name of one of the model's templates or else the text of a template.
   // Without it, "tool_use" is rendered if tools are given and the model has it, otherwise "default". Throws
   // Error(kInvalidArgument) if the model has no such template. Fills in input.special_tokens from the tokenizer.
@@ -83,6 +87,9 @@ class ChatTemplates {
  private:
   std::string source_;
   std::map<std::string, std::string> special_tokens_;
+  // The template for a request without a choice; null if there is none.
+  const ChatTemplate* usual(bool with_tools) const;
+
   std::map<std::string, std::shared_ptr<const ChatTemplate>> templates_;
 };
 

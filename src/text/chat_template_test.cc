@@ -237,6 +237,23 @@ TEST(ChatTemplatesTest, AllTemplatesShareALimit) {
   EXPECT_THAT(errorOfCopies(kMaxChatTemplates + 1, "x"), testing::HasSubstr("has 65 templates; the limit is 64"));
 }
 
+TEST(ChatTemplatesTest, WhetherTheyNameDevelopers) {
+  const Json config = {{"chat_template",
+                        {{{"name", "default"}, {"template", "{% if messages[0].role == 'developer' %}x{% endif %}"}},
+                         {{"name", "rag"}, {"template", "You are a developer: {{ messages[0].role }}"}},
+                         {{"name", "tool_use"}, {"template", "{{ role in [\"developer\", 'system'] }}"}}}}};
+  const Json tokenizer = {{"model", {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}}}};
+  WorkMeter meter;
+  const ChatTemplates templates(*Tokenizer::fromJson(tokenizer, config, "t"), "t", meter);
+  EXPECT_TRUE(templates.nameDeveloper(std::nullopt, false));
+  EXPECT_TRUE(templates.nameDeveloper(std::nullopt, true));
+  EXPECT_FALSE(templates.nameDeveloper("rag", false));
+  EXPECT_FALSE(templates.nameDeveloper("{{ messages[0].role }}", false));
+  EXPECT_TRUE(templates.nameDeveloper("{{ messages[0].role == 'developer' }}", false));
+  const ChatTemplates none(*Tokenizer::fromJson(tokenizer, Json(), "t"), "t", meter);
+  EXPECT_FALSE(none.nameDeveloper(std::nullopt, false));
+}
+
 TEST(ChatTemplatesTest, ChoosesByTools) {
   Json config = Json::parse(
       R"({"bos_token": "<|endoftext|>", "chat_template": [{"name": "default", "template": "D{{ bos_token }}"},

@@ -64,6 +64,7 @@ class TokenizerCodec : public TextCodec {
   std::optional<int32_t> eosTokenId() const override { return tokenizer_->eosId(); }
   bool hasChatTemplate() const override { return !chat_.empty(); }
   bool hasChatTemplate(const std::string& name) const override { return chat_.has(name); }
+  bool knowsDeveloper(const ChatRendering& how) const override { return chat_.nameDeveloper(how.chat_template, false); }
   std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const override {
     ChatTemplateInput input;
     input.messages = messages;

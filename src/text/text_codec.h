@@ -78,6 +78,9 @@ class TextCodec {
   virtual bool hasChatTemplate() const = 0;
   // Whether one of the model's templates has that name.
   virtual bool hasChatTemplate(const std::string& name) const = 0;
+  // Whether the template that renderChat() uses names the role "developer". Many templates refuse roles that they do
+  // not name, or leave their messages out.
+  virtual bool knowsDeveloper(const ChatRendering& /*how*/) const { return false; }
   // Renders the prompt for the messages. Throws Error if the template refuses them.
   virtual std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const = 0;
 };

@@ -112,7 +112,7 @@ void handleMessages(const ApiContext& context, HttpRequest& request, const std::
 void handleCountTokens(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                        WorkMeter& meter) {
   ClientCharge memory(request.client);
-  const ChatRequest chat = parseCountTokensRequest(request.body, meter, memory);
+  ChatRequest chat = parseCountTokensRequest(request.body, meter, memory);
   const ChatPrompt prompt = renderChatPrompt(context, request, chat, meter);
   const size_t tokens = encodeWhole(*prompt.model, prompt.text, chat.add_special_tokens, meter, memory).size();
   exchange->respond({.body = toText(OrderedJson{{"input_tokens", tokens}})});

@@ -6,6 +6,7 @@
 
 #include "base/free_text.h"
 #include "server/errors.h"
+#include "server/openai/conversation.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/prompt_tokens.h"
 #include "server/openai/queue_timeout.h"
@@ -23,11 +24,12 @@ void checkTemplate(const ApiContext& context, const ServedModel& model, const Ch
       "chat_template", "request_template_not_allowed");
 }
 
-std::string renderPrompt(const ServedModel& model, const ChatRequest& request, WorkMeter& meter) {
+std::string renderPrompt(const ServedModel& model, ChatRequest& request, WorkMeter& meter) {
   if (!model.text->hasChatTemplate() && !request.rendering.chat_template) {
     throw ApiError::invalid("This model has no chat template; use /v1/completions.", request.messages_field,
                             "no_chat_template");
   }
+  if (!model.text->knowsDeveloper(request.rendering)) request.messages = withoutDeveloper(std::move(request.messages));
   try {
     return model.text->renderChat(request.messages, request.rendering, meter);
   } catch (const WorkStopped&) {
@@ -43,8 +45,7 @@ std::string renderPrompt(const ServedModel& model, const ChatRequest& request, W
 
 }  // namespace
 
-ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, const ChatRequest& chat,
-                            WorkMeter& meter) {
+ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, ChatRequest& chat, WorkMeter& meter) {
   ChatPrompt prompt;
   prompt.model = chooseModel({context.models, request.key}, chat.options.model, chat.options.adapters);
   freeText(request.body);  // not before: after TextPending the body is parsed again

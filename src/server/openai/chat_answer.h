@@ -16,9 +16,10 @@ struct ChatPrompt {
   std::shared_ptr<const ServedModel> model;
   std::string text;
 };
-// Chooses the model, frees the request's body and renders the conversation. Throws ApiError, and TextPending before the
+// Chooses the model, frees the request's body and renders the conversation, whose messages change if the template does
+// not know the role developer (withoutDeveloper). Throws ApiError, and TextPending before the
 // body is freed. Charges the meter and throws what it throws.
-ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, const ChatRequest& chat, WorkMeter& meter);
+ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, ChatRequest& chat, WorkMeter& meter);
 
 // Makes the writer of the answer.
 using MakeAnswerWriter = std::function<std::shared_ptr<AnswerWriter>(AnswerSetup setup)>;

@@ -13,4 +13,8 @@ namespace chorus::server {
 // one system message.
 void appendMessage(OrderedJson& messages, std::string_view role, std::string text, bool join);
 
+// For a chat template that does not know the role developer. If a message has this role, all messages of the roles
+// developer and system become system messages of their text alone, appended with `join`.
+OrderedJson withoutDeveloper(OrderedJson messages);
+
 }  // namespace chorus::server

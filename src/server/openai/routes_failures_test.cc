@@ -60,6 +60,28 @@ TEST_F(RoutesTest, ChatTemplateRefusalHidesPaths) {
   EXPECT_EQ(json["error"]["param"], "messages");
 }
 
+TEST_F(RoutesTest, DevelopersAreSystemUnlessTheTemplateKnowsThem) {
+  const auto prompt = [&](const std::string& messages, const std::string& fields = "") {
+    const std::string text =
+        chat("\"messages\":[" + messages + "],\"max_tokens\":99" + fields)["choices"][0]["message"]["content"];
+    return text.substr(0, text.find(";end:") + 1);
+  };
+  const std::string end = R"(,{"role":"end","content":"x"})";
+  const std::string rules = R"({"role":"system","content":"a","name":"n"},{"role":"developer","content":"b"})";
+  EXPECT_EQ(prompt(rules + end), "system:a\nb;");
+  EXPECT_EQ(prompt(rules + end, R"(,"chat_template":"tool_use")"), "[tool_use]system:a;developer:b;");
+  EXPECT_EQ(prompt(R"({"role":"developer","content":[{"type":"text","text":"a"}]},{"role":"user","content":"b"},)"
+                   R"({"role":"developer","content":""},{"role":"developer","content":"c"})" +
+                   end),
+            "system:a;user:b;system:c;");
+  EXPECT_EQ(prompt(R"({"role":"system","content":"a"},{"role":"system","content":"b"})" + end), "system:a;system:b;")
+      << "without the role developer nothing changes";
+  const std::string call = R"("tool_calls":[{"function":{"name":"f"}}])";
+  EXPECT_EQ(prompt(R"({"role":"system",)" + call + R"(},{"role":"developer",)" + call + "}," + rules + end),
+            "system:;system:;system:a\nb;")
+      << "messages without text";
+}
+
 TEST_F(RoutesTest, TemplatesOfRequestsNeedTrust) {
   const std::string messages = R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1,)";
   for (const char* field : {R"("chat_template":"{{ x }}")", R"("chat_template_kwargs":{"chat_template":"{{ x }}"})"}) {

@@ -57,6 +57,7 @@ class FakeCodec : public TextCodec {
   std::optional<int32_t> eosTokenId() const override { return kEnd; }
   bool hasChatTemplate() const override { return true; }
   bool hasChatTemplate(const std::string& name) const override { return name == "tool_use"; }
+  bool knowsDeveloper(const ChatRendering& how) const override { return how.chat_template == "tool_use"; }
   std::string renderChat(const OrderedJson& messages, const ChatRendering& how, WorkMeter& meter) const override {
     meter.charge(messages.size());
     std::string prompt;
