@@ -190,6 +190,34 @@ TEST_F(ExecutorHoldsTest, AFailedLoadEndsItsHolds) {
   EXPECT_EQ(core->adapterCacheStats().host.residentBytes, 0);
 }
 
+// A server stops serving an adapter whose files its first load refuses, before the load has ended.
+TEST_F(ExecutorHoldsTest, WhoWaitsForALoadOfATaskThatIsUnregisteredGetsTheLoadsError) {
+  for (const auto& [name, error] : {std::pair("bad-2", "bad weights"), std::pair("good-2", "was unregistered")}) {
+    SCOPED_TRACE(name);
+    Gate gate;
+    gate.close();
+    load = [&gate](const AdapterSource& source) {
+      gate.pass();
+      if (source.directory == "bad-2") fail(ErrorCode::kCorrupt, "bad weights");
+      return testing::fakeParts(source.directory.string());
+    };
+    start();
+    core->registerAdapter(1, fakeSource(name));
+    auto prefetched = begin(1, false), pinned = begin(1, true);
+    gate.awaitArrivals(1);
+    core->unregisterAdapter(1);
+    EXPECT_TRUE(core->adapterStates().empty());
+    gate.open();
+    EXPECT_THAT(prefetched.get(), HasSubstr(error));
+    EXPECT_THAT(pinned.get(), HasSubstr(error));
+    EXPECT_THAT(hold(1, false), HasSubstr("not found"));
+    core->registerAdapter(1, fakeSource("good-2"));
+    EXPECT_EQ(hold(1, false), "");
+    EXPECT_FALSE(stateOf(1).pinned);
+    core.reset();
+  }
+}
+
 TEST_F(ExecutorHoldsTest, ALoadWaitsForRoomOrIsRefused) {
   for (const bool reject : {false, true}) {
     SCOPED_TRACE(reject);

@@ -101,6 +101,11 @@ ApiError ApiError::adapterTooLarge(std::string_view model) {
       std::string(kInvalidRequest), "model", "adapter_too_large");
 }
 
+ApiError ApiError::adapterRefused(std::string_view adapter, std::string_view reason, std::string param) {
+  return invalid(fmt::format("The adapter '{}' cannot be served: {}", adapter, reason), std::move(param),
+                 "adapter_refused");
+}
+
 ApiError ApiError::conflict(std::string message) {
   ApiError error(409, std::move(message), "conflict_error", std::nullopt, "conflict");
   error.headers_.emplace_back("retry-after-ms", "500");

@@ -83,6 +83,9 @@ void AdapterHolds::movePin(uint64_t from, uint64_t to) noexcept {
 void AdapterHolds::renewed(uint64_t task_id) noexcept {
   const auto at = holds_.find(task_id);
   if (at == holds_.end()) return;
+  // A task is also unregistered because its load fails, and the load's error says more than that the task is unknown.
+  at->second.gone = !store_.knows(task_id) && at->second.lease.claimed && !at->second.lease.ready();
+  if (at->second.gone) return;
   release(at->second);
   try {
     at->second.lease = store_.lease(executor::LoraConfig(task_id), nullptr);
@@ -113,6 +116,9 @@ void AdapterHolds::give(const AdapterLoad& load) noexcept {
   if (at == holds_.end() || at->second.lease.ready()) return;
   try {
     store_.give(load, at->second.lease);
+    if (at->second.gone && at->second.lease.ready()) {
+      fail(ErrorCode::kNotFound, "LoRA task {} was unregistered while it was loaded", load.key.task_id);
+    }
   } catch (...) {
     drop(at, std::current_exception());
     return;

@@ -33,7 +33,8 @@ class AdapterHolds {
   void unpin(uint64_t task_id) noexcept;
   // Unpins `from`, and pins `to` if `from` was pinned.
   void movePin(uint64_t from, uint64_t to) noexcept;
-  // Call it after the task was registered again or unregistered.
+  // Call it after the task was registered again or unregistered. Who waits for a load that runs while the task is
+  // unregistered gets the load's Error, or kNotFound if it succeeds.
   void renewed(uint64_t task_id) noexcept;
 
   // Claims adapters for holds that have none, in a round of claims (AdapterStore::beginClaims).
@@ -54,6 +55,7 @@ class AdapterHolds {
   struct Hold {
     AdapterLease lease;
     bool pinned = false;
+    bool gone = false;  // the task was unregistered while the hold's load ran
     std::vector<Waiting> waiting;
   };
   using Holds = std::map<uint64_t, Hold>;

@@ -58,6 +58,11 @@ void AdapterStore::unregister(uint64_t task_id) {
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
 }
 
+bool AdapterStore::knows(uint64_t task_id) const {
+  const auto found = tasks_.find(task_id);
+  return found != tasks_.end() && found->second.known;
+}
+
 uint64_t AdapterStore::addMember(uint64_t task_id, AdapterLease& lease) {
   const auto found = tasks_.find(task_id);
   if (found != tasks_.end() && found->second.known) {

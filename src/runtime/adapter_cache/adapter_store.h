@@ -42,6 +42,8 @@ class AdapterStore {
   void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
   // Later leases for task_id are refused. Existing leases keep their adapter.
   void unregister(uint64_t task_id);
+  // Whether the task is registered, or has tensors that a request brought.
+  bool knows(uint64_t task_id) const;
 
   // source: made from the request's tensors; null if it has none. Throws Error, with the API's text, if the task id is
   // unknown.

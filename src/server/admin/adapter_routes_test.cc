@@ -74,6 +74,10 @@ TEST_F(AdapterRoutesTest, SageMakersRoutes) {
   EXPECT_EQ(post("/adapters", {{"name", "c"}}).status, 400);
   EXPECT_EQ(answer("DELETE", "/adapters/a%20b").body, R"({"status":"Adapter a b unregistered"})");
   EXPECT_EQ(answer("DELETE", "/adapters/a%20b").status, 404);
+  engine.load_error.emplace(ErrorCode::kCorrupt, "Error storing task=9 in PEFT cache -- " + root.string() + "/x: bad");
+  const auto refused = post("/adapters", {{"name", "d"}, {"src", "one"}, {"preload", true}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(messageOf(refused), "The adapter 'd' cannot be served: x: bad");
   const auto method = answer("PUT", "/adapters");
   EXPECT_EQ(method.status, 405);
   EXPECT_THAT(method.headers, ::testing::Contains(::testing::Pair("allow", "GET, HEAD, POST")));

@@ -14,6 +14,7 @@
 #include "server/client_message.h"
 #include "server/errors.h"
 #include "server/http/body_memory.h"
+#include "server/openai/executor_error.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
 #include "server/work/charged_body.h"
@@ -120,6 +121,8 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
+    const std::string message = clientMessage(e.what());
+    const auto failure = LoadFailure::in(message);
     switch (e.code()) {
       case ErrorCode::kNotFound:
         return ApiError::modelNotFound(name);
@@ -129,7 +132,12 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name) {
         return ApiError::adapterTooLarge(name);
       case ErrorCode::kInvalidArgument:
       case ErrorCode::kCorrupt:
-        return ApiError::invalid(fmt::format("The adapter '{}': {}.", name, clientMessage(e.what())));
+      case ErrorCode::kUnsupported:
+        if (failure) return ApiError::adapterRefused(name, failure->reason, "name");
+        if (e.code() == ErrorCode::kUnsupported) return currentApiError();
+        return ApiError::invalid(fmt::format("The adapter '{}': {}.", name, message));
+      case ErrorCode::kConflict:
+        return ApiError::conflict(failure ? failure->reason : message);
       default:
         return currentApiError();
     }

@@ -116,6 +116,13 @@ TEST_F(LifecycleRoutesTest, PinsAndPrefetches) {
   fails(ErrorCode::kCorrupt, 400, "not finite");
   fails(ErrorCode::kNotFound, 404, "gone");
   fails(ErrorCode::kTooLarge, 400, "too large");
+  engine.load_error.emplace(ErrorCode::kCorrupt, "Error storing task=7 in PEFT cache -- /srv/secret/a.bin: not finite");
+  const auto refused = answer("POST", path + "/prefetch");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(messageOf(refused), "The adapter 'placed' cannot be served: a.bin: not finite");
+  EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "adapter_refused");
+  engine.load_error.emplace(ErrorCode::kConflict, "Error storing task=7 in PEFT cache -- its files keep changing");
+  EXPECT_EQ(messageOf(answer("POST", path + "/prefetch")), "its files keep changing");
 }
 
 TEST_F(LifecycleRoutesTest, APinOfANameThatGetsAnotherAdapterPinsThatOne) {

@@ -320,7 +320,7 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   Choice& choice = choices_[arrival.choice];
   if (choice.finished) return Progress::kHandled;
   if (arrival.response.hasError()) {
-    failWith(fromExecutor(arrival.response, *job_.model, context_.models));
+    failWith(fromExecutor(arrival.response, *job_.model));
     return Progress::kEnded;
   }
   const executor::Result& result = arrival.response.getResult();

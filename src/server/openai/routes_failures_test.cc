@@ -1,4 +1,5 @@
 // Requests that the routes refuse, that the engine fails, and whose clients disconnect.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -190,12 +191,32 @@ TEST_F(RoutesTest, EngineErrors) {
   const auto replaced =
       fails("Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again", Code::kCONFLICT);
   EXPECT_EQ(replaced.status, 409);
-  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], engine.error_text);
+  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], "adapter 'a' was replaced; send the request again");
   engine.failFromNow("LoRA task 1 not found in cache. Please send LoRA weights with request", Code::kNOT_FOUND);
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
   EXPECT_EQ(fails("Encountered an error in forwardAsync function: /srv/x: gone", Code::kINTERNAL).status, 500);
   engine.failFromNow("token 5 is unknown, see /srv/x/tokens", Code::kINVALID_ARGUMENT);
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["message"], "token 5 is unknown, see tokens");
+}
+
+TEST_F(RoutesTest, AnAdapterThatCannotBeLoadedIsNamed) {
+  using Code = executor::ResponseErrorCode;
+  const auto fails = [&](const char* text, Code code) {
+    engine.failFromNow(text, code);
+    const auto response = answer("POST", "/v1/completions", R"({"model":"shift","prompt":"x"})");
+    const Json error = Json::parse(response.body)["error"];
+    return fmt::format("{} {} {} {}", response.status, error["param"].dump(), error["code"].dump(),
+                       error["message"].get<std::string>());
+  };
+  const char* const refusal =
+      R"(400 "model" "adapter_refused" The adapter 'shift' cannot be served: m.bin: not finite)";
+  for (const Code code : {Code::kCORRUPT, Code::kINVALID_ARGUMENT, Code::kUNSUPPORTED}) {
+    EXPECT_EQ(fails("Error storing task=1 in PEFT cache -- /srv/x/m.bin: not finite", code), refusal);
+  }
+  EXPECT_EQ(fails("Error storing task=1 in PEFT cache -- /srv/x/m.bin: cannot be read", Code::kINTERNAL),
+            R"(500 null "internal_error" The adapter 'shift' could not be loaded: m.bin: cannot be read)");
+  EXPECT_EQ(fails("Error storing task=x in PEFT cache -- odd", Code::kCORRUPT),
+            "400 null null Error storing task=x in PEFT cache -- odd");
 }
 
 // A client retries by the status, which a stream that has begun cannot have any more.
@@ -225,12 +246,16 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
     const auto response = answer("POST", "/v1/completions",
                                  R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"
                                  R"({"name":"second","weight":1}]})");
-    return std::to_string(response.status) + " " + Json::parse(response.body)["error"]["message"].get<std::string>();
+    const Json error = Json::parse(response.body)["error"];
+    EXPECT_EQ(error["param"], response.status == 400   ? Json("adapters")
+                              : response.status == 404 ? Json("model")
+                                                       : Json());
+    return std::to_string(response.status) + " " + error["message"].get<std::string>();
   };
   EXPECT_EQ(fails("Error storing task=17 in PEFT cache -- /srv/second/adapter_config.json: gone", Code::kNOT_FOUND),
             "404 The model `second` does not exist or you do not have access to it.");
   EXPECT_EQ(fails("Error storing task=7 in PEFT cache -- /srv/first/adapter_model.bin: bad", Code::kCORRUPT),
-            "400 Error storing adapter `first` in PEFT cache -- adapter_model.bin: bad");
+            "400 The adapter 'first' cannot be served: adapter_model.bin: bad");
   EXPECT_THAT(fails("PEFT Cache is full. Could not store taskId=17", Code::kBUSY),
               ::testing::AllOf(::testing::StartsWith("429 "), ::testing::HasSubstr("the adapter `second`")));
   EXPECT_EQ(fails("LoRA task 17 uses DoRA", Code::kUNSUPPORTED), "400 adapter `second` uses DoRA");
