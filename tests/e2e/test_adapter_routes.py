@@ -7,6 +7,7 @@ import unittest
 
 import setting
 from server_process import ServerProcess
+from test_starting import spoil_values
 
 
 def text_of(server, method, path, body=None):
@@ -92,6 +93,32 @@ class ByRequest(unittest.TestCase):
                              (200, "Success: LoRA adapter 'a' removed successfully."))
             self.assertEqual(text_of(server, "POST", "/v1/unload_lora_adapter", unload)[0], 404)
             self.assertEqual(server.request("POST", "/v1/completions", {"model": "a", "prompt": "x"})[0], 404)
+
+    def test_an_adapter_that_cannot_be_served_is_refused_with_the_reason(self):
+        store = setting.scratch() / "refused"
+        shutil.copytree(setting.demo / "adapters" / "roman", store / "bad")
+        spoil_values(store / "bad" / "adapter_model.safetensors")
+        arguments = self.arguments("--enable_admin", "--lora_allowed_roots", store)
+        with ServerProcess(setting.chorus, arguments) as server:
+            cases = (("/v1/load_lora_adapter", {"lora_name": "bad", "lora_path": "bad"}),
+                     ("/adapters", {"name": "bad", "src": "bad", "preload": True}),
+                     ("/adapters", {"name": "bad", "src": "bad", "pin": True}))
+            for path, body in cases:
+                status, text = text_of(server, "POST", path, body)
+                self.assertEqual(status, 400, text)
+                error = json.loads(text)["error"]
+                self.assertEqual(error["code"], "adapter_refused")
+                self.assertRegex(error["message"], "^The adapter 'bad' cannot be served: adapter_model.*not finite")
+                self.assertNotIn(str(store), text)
+                self.assertEqual(server.request("GET", "/v1/models/bad")[0], 404)
+
+            # Without them the first request reads the values.
+            self.assertEqual(text_of(server, "POST", "/adapters", {"name": "bad", "src": "bad"})[0], 200)
+            for model, status, code in (("bad", 400, "adapter_refused"), ("bad", 404, "model_not_found")):
+                answered, _, body = server.request("POST", "/v1/completions", {"model": model, "prompt": "x"})
+                self.assertEqual((answered, body["error"]["param"], body["error"]["code"]), (status, "model", code))
+        lines = [line for line in server.log_lines if "not finite" in line]
+        self.assertEqual(len(lines), 3, "one for each load that began after the adapter was registered")
 
     def test_off_by_default(self):
         server = setting.shared_server()

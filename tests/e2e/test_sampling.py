@@ -14,7 +14,8 @@ def row():
 def complete(prompt, **options):
     extra = {name: options.pop(name) for name in list(options)
              if name in ("repetition_penalty", "min_tokens", "bad_words", "no_repeat_ngram_size", "ignore_eos",
-                         "include_stop_str_in_output", "skip_special_tokens", "top_k", "min_p")}
+                         "include_stop_str_in_output", "skip_special_tokens", "top_k", "min_p",
+                         "stop_token_ids")}
     options = {"max_tokens": 24, "temperature": 0, **options}
     return setting.client().completions.create(model="base", prompt=prompt, extra_body=extra, **options).choices[0]
 

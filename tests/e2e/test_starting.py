@@ -193,8 +193,9 @@ class AdaptersBeforeTheirFirstUse(unittest.TestCase):
         spoil_values(source / "spoilt" / "adapter_model.safetensors")
         with ServerProcess(setting.chorus, serve_arguments("--lora_dir", source)) as server:
             status, _, body = ask(server, "spoilt")
-            self.assertNotEqual(status, 200)
-            self.assertIn("error", body)
+            self.assertEqual(status, 400)
+            self.assertRegex(body["error"]["message"], "^The adapter 'spoilt' cannot be served: .*not finite")
+            self.assertEqual((body["error"]["param"], body["error"]["code"]), ("model", "adapter_refused"))
             self.assertEqual(served(server), ["base", "good"])
             self.assertEqual(ask(server, "spoilt")[0], 404)
             self.assertEqual(ask(server, "good")[0], 200)

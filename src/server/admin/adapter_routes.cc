@@ -31,9 +31,9 @@ ApiError invalidInput(std::string message, std::optional<std::string> param = st
 }
 
 AdapterDirectory::Loaded load(AdapterDirectory& adapters, const std::string& name, const std::string& path,
-                              const char* path_field, bool replace) {
+                              const char* path_field, bool replace, bool read_values) {
   try {
-    return adapters.load(name, path, replace);
+    return adapters.load(name, path, replace, read_values);
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kNotFound:
@@ -43,7 +43,8 @@ AdapterDirectory::Loaded load(AdapterDirectory& adapters, const std::string& nam
       case ErrorCode::kUnsupported:
       case ErrorCode::kCorrupt:
       case ErrorCode::kTooLarge:
-        throw invalidInput(fmt::format("The adapter '{}' cannot be served: {}", name, clientMessage(e.what())));
+        throw invalidInput(fmt::format("The adapter '{}' cannot be served: {}", name, clientMessage(e.what())),
+                           path_field, "adapter_refused");
       default:
         throw;
     }
@@ -80,7 +81,8 @@ void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::
   const std::string path = fields.string("lora_path").value_or("");
   const bool in_place = fields.boolean("load_inplace").value_or(false);
   if (name.empty() || path.empty()) throw invalidInput("Both 'lora_name' and 'lora_path' must be provided.");
-  const auto loaded = load(adapters, name, path, "lora_path", in_place);
+  // vLLM too reads the weights before it answers.
+  const auto loaded = load(adapters, name, path, "lora_path", in_place, true);
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw invalidInput(
         fmt::format("The lora adapter '{}' has already been loaded. If you want to load the adapter in place, set "
@@ -89,6 +91,8 @@ void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::
         "lora_name", "adapter_already_loaded");
   }
   logLoaded(loaded, name);
+  // The first request for it finds it loaded, or joins the load.
+  if (const auto model = context.models.find(name)) context.engine.loadAdapter(*model->adapter_id, false, nullptr);
   respondText(exchange, fmt::format("Success: LoRA adapter '{}' added successfully.", name));
 }
 
@@ -126,7 +130,7 @@ void handleAdapters(const ApiContext& context, HttpRequest& request, const std::
   if (name.empty() || source.empty()) throw ApiError::invalid("Both 'name' and 'src' must be provided.");
   const bool pin = fields.boolean("pin").value_or(false);
   const bool preload = fields.boolean("preload").value_or(false);
-  const auto loaded = load(adapters, name, source, "src", false);
+  const auto loaded = load(adapters, name, source, "src", false, false);
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw ApiError::invalid(fmt::format("The adapter '{}' is registered already.", name), "name",
                             "adapter_already_loaded");

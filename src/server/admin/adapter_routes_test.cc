@@ -39,6 +39,24 @@ TEST_F(AdapterRoutesTest, LoadsAndUnloadsInVllmsForm) {
   EXPECT_EQ(messageOf(absent), "The lora adapter 'new' cannot be found.");
 }
 
+TEST_F(AdapterRoutesTest, ValuesAreReadBeforeTheAnswerInVllmsForm) {
+  const std::string file = root / "allowed/one/adapter_model.safetensors";
+  engine.content_error.emplace(ErrorCode::kCorrupt, file + ": not finite");
+  for (const bool in_place : {false, true}) {
+    const auto refused = load("bad", "one", in_place);
+    EXPECT_EQ(refused.status, 400);
+    const Json error = Json::parse(refused.body)["error"];
+    EXPECT_EQ(error["message"], "The adapter 'bad' cannot be served: adapter_model.safetensors: not finite");
+    EXPECT_EQ(error["type"], "InvalidUserInput");
+    EXPECT_EQ(error["param"], "lora_path");
+    EXPECT_EQ(error["code"], "adapter_refused");
+    EXPECT_EQ(answer("GET", "/v1/models/bad").status, 404);
+  }
+  EXPECT_EQ(post("/adapters", {{"name", "later"}, {"src", "one"}}).status, 200) << "SageMaker's route only registers";
+  engine.content_error.reset();
+  EXPECT_EQ(load("bad", "one").status, 200);
+}
+
 TEST_F(AdapterRoutesTest, RefusesMissingFieldsAndPathsThatAreNotAllowed) {
   EXPECT_EQ(messageOf(post("/v1/load_lora_adapter", {{"lora_name", "x"}})),
             "Both 'lora_name' and 'lora_path' must be provided.");

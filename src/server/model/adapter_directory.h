@@ -113,7 +113,8 @@ class AdapterDirectory {
   // is replaced, and requests that have begun keep the content with which they began. May run at the same time as a
   // scan. Throws Error, and then serves what it served before: kInvalidArgument for a name or path that is not allowed,
   // kNotFound if there is no such directory, and the Errors of reading the adapter.
-  Loaded load(const std::string& name, const std::string& path, bool replace);
+  // read_values: read and check all values now, not at the first load.
+  Loaded load(const std::string& name, const std::string& path, bool replace, bool read_values = false);
 
   // Limit on the earlier contents of a name that rollBack() can serve again.
   static constexpr size_t kMaxEarlier = 4;

@@ -67,13 +67,14 @@ void AdapterDirectory::keepEarlier(const std::string& name, Version version) {
   earlier.erase(earlier.begin());
 }
 
-AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace_it) {
+AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace_it,
+                                                bool read_values) {
   checkName(name);
   AdapterRoots::Location location = locate(path);
   forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
   if (adapter->listed && !replace_it) return Loaded::kExists;
-  return replace(name, adapter, std::move(location), {});
+  return replace(name, adapter, std::move(location), {.read_values = read_values});
 }
 
 AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const std::string& path) {

@@ -133,6 +133,7 @@ class FakeEngine : public EngineClient {
     if (requests_.erase(id) > 0) ++cancelled;
   }
   void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {
+    if (!files.deferContent && content_error) throw Error(*content_error);
     adapters[taskId] = files.path;
   }
   // Reports the files' names as tensors.
@@ -211,6 +212,7 @@ class FakeEngine : public EngineClient {
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
   std::set<executor::IdType> pinned;
+  std::optional<Error> content_error;  // of reading an adapter's values at its registration
   std::optional<Error> load_error;
   std::function<void()> on_enqueue;
   std::function<void()> on_live_batch;
