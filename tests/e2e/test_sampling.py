@@ -95,6 +95,7 @@ class Rules(unittest.TestCase):
     def test_refusals_name_the_field(self):
         cases = [({"presence_penalty": 3}, "presence_penalty"), ({"frequency_penalty": -3}, "frequency_penalty"),
                  ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"99999999": 1}}, "logit_bias"),
+                 ({"stop_token_ids": [99999999]}, "stop_token_ids"),
                  ({"logit_bias": {"1": 101}}, "logit_bias"), ({"repetition_penalty": 0}, "repetition_penalty"),
                  ({"min_tokens": 25}, "min_tokens"), ({"bad_words": [""]}, "bad_words"), ({"logprobs": 6}, "logprobs")]
         for options, field in cases:

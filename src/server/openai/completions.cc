@@ -9,6 +9,7 @@
 #include "server/openai/log_probs.h"
 #include "server/openai/model_choice.h"
 #include "server/openai/openai_types.h"
+#include "server/openai/option_fields.h"
 #include "server/openai/prompt_tokens.h"
 #include "server/openai/queue_timeout.h"
 
@@ -85,14 +86,7 @@ executor::VecTokens tokensOf(const ApiContext& context, const ServedModel& model
     if (std::cmp_greater(tokens.size(), context.engine.maxInputLen())) {
       throw promptTooLong(context, static_cast<int64_t>(tokens.size()), "prompt");
     }
-    for (const int32_t token : tokens) {
-      if (token >= context.engine.vocabSize()) {
-        throw ApiError::invalid(fmt::format("Invalid value for 'prompt': token id {} is not below the vocabulary's "
-                                            "size of {}.",
-                                            token, context.engine.vocabSize()),
-                                "prompt", "invalid_value");
-      }
-    }
+    checkTokenIds("prompt", tokens, context.engine.vocabSize());
   }
   if (tokens.empty()) {
     throw ApiError::invalid("Invalid value for 'prompt': it has no tokens.", "prompt", "invalid_value");

@@ -10,6 +10,7 @@
 #include "server/access/usage_limits.h"
 #include "server/metrics/request_record.h"
 #include "server/openai/executor_error.h"
+#include "server/openai/option_fields.h"
 #include "server/openai/prompt_tokens.h"
 
 namespace chorus::server {
@@ -58,6 +59,7 @@ Generation::Generation(const ApiContext& context, Job job, WorkMeter& meter)
     // An adapter's own tokenizer may have another end token.
     if (const auto eos = job_.model->text->eosTokenId()) add(*eos);
   }
+  checkTokenIds("stop_token_ids", job_.options.stop_token_ids, context_.engine.vocabSize());
   for (const int32_t id : job_.options.stop_token_ids) add(id);
   // Their tables are kept instead.
   job_.options.sampling.bad_words = {};

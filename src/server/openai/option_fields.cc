@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "server/errors.h"
@@ -46,6 +47,14 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
     ids.push_back(static_cast<int32_t>(one.get<uint64_t>()));
   }
   return ids;
+}
+
+void checkTokenIds(std::string_view field, std::span<const int32_t> ids, int32_t vocab) {
+  const auto beyond = std::ranges::find_if(ids, [vocab](int32_t id) { return id >= vocab; });
+  if (beyond == ids.end()) return;
+  throw ApiError::invalid(fmt::format("Invalid value for '{}': token id {} is not below the vocabulary's size of {}.",
+                                      field, *beyond, vocab),
+                          std::string(field), "invalid_value");
 }
 
 void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t least, GenerationOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,5 +22,7 @@ std::vector<std::string> parseStop(const FieldReader& fields, std::string_view n
 void parseMaxTokens(const FieldReader& fields, const std::string& name, int64_t least, GenerationOptions& options);
 // array: the value of the field `name`, an array.
 std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, const OrderedJson& array);
+// Refuses ids that are not below the size of the vocabulary.
+void checkTokenIds(std::string_view field, std::span<const int32_t> ids, int32_t vocab);
 
 }  // namespace chorus::server

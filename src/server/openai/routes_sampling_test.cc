@@ -1,4 +1,5 @@
 // Fields of requests on their way to the engine, and log probabilities on their way back.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -198,7 +199,16 @@ TEST_F(RoutesTest, PenaltiesBiasAndWordsReachTheEngine) {
   completion(R"("prompt":[97,98],"max_tokens":3,"presence_penalty":1.5,"frequency_penalty":-0.5,"temperature":0.5)");
   EXPECT_EQ(engine.seen[1].getSamplingConfig().getPresencePenalty(), 3.0f) << "the engine divides first";
   EXPECT_EQ(engine.seen[1].getSamplingConfig().getFrequencyPenalty(), -1.0f);
-  EXPECT_EQ(completion(R"("prompt":[97],"logit_bias":{"258":1})", 400)["error"]["param"], "logit_bias");
+  for (const auto& [fields, name] :
+       {std::pair(R"("prompt":[97],"logit_bias":{"258":1})", "logit_bias"), std::pair(R"("prompt":[258])", "prompt"),
+        std::pair(R"("prompt":[97],"stop_token_ids":[5,258])", "stop_token_ids")}) {
+    const Json error = completion(fields, 400)["error"];
+    EXPECT_EQ(error["param"], name);
+    EXPECT_EQ(error["code"], "invalid_value");
+    EXPECT_EQ(error["message"], fmt::format("Invalid value for '{}': token id 258 is not below the vocabulary's size "
+                                            "of 258.",
+                                            name));
+  }
   EXPECT_EQ(completion(R"("prompt":[97],"max_tokens":3,"min_tokens":4)", 400)["error"]["param"], "min_tokens");
 }
 

@@ -10,6 +10,7 @@
 #include "base/random_bits.h"
 #include "runtime/decoding/sampling_params.h"
 #include "server/errors.h"
+#include "server/openai/option_fields.h"
 
 namespace chorus::server {
 namespace {
@@ -56,12 +57,7 @@ TokenRules tokenRulesOf(const SamplingFields& fields, const ApiContext& context,
   if (fields.logit_bias.empty()) return rules;
   std::map<int32_t, float> sums;  // "5" and "05" are one token
   for (const auto& [token, amount] : fields.logit_bias) {
-    if (token >= vocab) {
-      throw ApiError::invalid(fmt::format("Invalid value for 'logit_bias': token id {} is not below the vocabulary's "
-                                          "size of {}.",
-                                          token, vocab),
-                              "logit_bias", "invalid_value");
-    }
+    checkTokenIds("logit_bias", {&token, 1}, vocab);
     sums[token] += amount;
   }
   std::vector<executor::TokenBias> bias;

@@ -99,12 +99,7 @@ void handleDetokenize(const ApiContext& context, HttpRequest& request, const std
   const DetokenizeRequest parsed = parseDetokenizeRequest(request.body, meter, memory);
   const auto model = chooseModel({context.models, request.key}, modelName(context, parsed.model), {});
   const int32_t vocab = std::max(model->text->vocabSize(), context.engine.vocabSize());
-  for (const int32_t token : parsed.tokens) {
-    if (token < vocab) continue;
-    throw ApiError::invalid(
-        fmt::format("Invalid value for 'tokens': token id {} is not below the vocabulary's size of {}.", token, vocab),
-        "tokens", "invalid_value");
-  }
+  checkTokenIds("tokens", parsed.tokens, vocab);
   ChargedBody body(request.client);
   body.add(R"({"prompt":")");
   decodePieces(*model, parsed.tokens, parsed.skip_special_tokens, meter, [&](const std::string& piece) {
