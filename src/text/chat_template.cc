@@ -105,8 +105,7 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
 std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text, const std::string& source,
                                                           WorkMeter& meter, size_t max_bytes) {
   if (text.size() > kMaxTemplateBytes) {
-    fail(ErrorCode::kInvalidArgument, "{}: the chat template has {} bytes; the limit is {}", source, text.size(),
-         kMaxTemplateBytes);
+    fail(ErrorCode::kInvalidArgument, "{}: it has {} bytes; the limit is {}", source, text.size(), kMaxTemplateBytes);
   }
   auto state = std::make_unique<State>(max_bytes);
   state->source = source;
@@ -114,9 +113,9 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::compile(std::string_view text,
   try {
     state->body = tmpl::parseTemplate(text, state->arena, meter);
   } catch (const tmpl::TemplateSyntaxError& e) {
-    fail(ErrorCode::kInvalidArgument, "{}: chat template line {}: {}", source, e.line, e.message);
+    fail(ErrorCode::kInvalidArgument, "{} line {}: {}", source, e.line, e.message);
   } catch (const tmpl::TemplateError& e) {
-    fail(ErrorCode::kInvalidArgument, "{}: chat template: {}", source, e.what());
+    fail(ErrorCode::kInvalidArgument, "{}: {}", source, e.what());
   }
   return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(state)));
 }
@@ -156,7 +155,7 @@ std::string ChatTemplate::render(const ChatTemplateInput& input, WorkMeter& mete
     std::string rendered = interpreter.run(state_->body);
     return input.continue_final_message ? cutAtMark(rendered, final_text, state_->source) : rendered;
   } catch (const tmpl::TemplateError& e) {
-    fail(ErrorCode::kInvalidArgument, "{}: chat template line {}: {}", state_->source, interpreter.line(), e.what());
+    fail(ErrorCode::kInvalidArgument, "{} line {}: {}", state_->source, interpreter.line(), e.what());
   }
 }
 

@@ -135,11 +135,10 @@ TEST(ChatTemplateTest, AClientsTemplateHasASmallerBudget) {
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheLine) {
-  EXPECT_EQ(attempt("a\n{% if %}", {}),
-            "error: test: chat template line 2: Expected an expression, got 'end of statement block'");
-  EXPECT_EQ(attempt("a\n\n{{ raise_exception('only\nuser') }}", {}), "error: test: chat template line 3: only user");
+  EXPECT_EQ(attempt("a\n{% if %}", {}), "error: test line 2: Expected an expression, got 'end of statement block'");
+  EXPECT_EQ(attempt("a\n\n{{ raise_exception('only\nuser') }}", {}), "error: test line 3: only user");
   EXPECT_EQ(attempt("{% include 'x' %}", {}),
-            "error: test: chat template line 1: the statement 'include' is not supported in chat templates");
+            "error: test line 1: the statement 'include' is not supported in chat templates");
 }
 
 // Without limits each of these would take minutes or gigabytes.

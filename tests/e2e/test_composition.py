@@ -65,6 +65,8 @@ class Composition(unittest.TestCase):
             with self.assertRaises(openai.BadRequestError, msg=part) as caught:
                 compose(client, "x", terms)
             self.assertIn(part, str(caught.exception))
+            if "DoRA" in part:
+                self.assertEqual((caught.exception.param, caught.exception.code), ("adapters", "invalid_value"))
         with self.assertRaises(openai.BadRequestError) as caught:
             client.completions.create(model=name, prompt="x", extra_body={"adapters": [{"name": name, "weight": 1}]})
         self.assertEqual(caught.exception.param, "adapters")

@@ -60,6 +60,20 @@ class RequestTemplates(unittest.TestCase):
                 self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
         self.assertGreater(prompt_tokens(self.MESSAGES), 0)
 
+    def test_an_error_names_the_line_once(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            prompt_tokens(self.MESSAGES, chat_template="a\n{{ raise_exception('no') }}")
+        self.assertEqual(caught.exception.body["message"], "chat template line 2: no")
+
+    def test_developers_are_system_unless_the_template_names_them(self):
+        messages = [{"role": "developer", "content": "be brief"}, *self.MESSAGES]
+        as_system = [{**messages[0], "role": "system"}, *self.MESSAGES]
+        for template in (None, "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"):
+            more = {"chat_template": template} if template else {}
+            self.assertEqual(prompt_tokens(messages, **more), prompt_tokens(as_system, **more))
+        knows = "{% for m in messages %}{{ m.role * 9 if m.role == 'developer' else m.role }}{% endfor %}"
+        self.assertGreater(prompt_tokens(messages, chat_template=knows), prompt_tokens(as_system, chat_template=knows))
+
     def test_refused_without_trust(self):
         body = {"model": "base", "messages": self.MESSAGES, "max_tokens": 1}
         for field in ({"chat_template": "{{ messages[0].content }}"},

@@ -30,9 +30,7 @@ void addConversation(const FieldReader& fields, const OrderedJson& messages, Cha
     appendMessage(chat.messages, "system", textOrParts(fields, "system", kBlockRules), true);
   }
   if (messages.is_null()) throw missing("messages");
-  if (!messages.is_array() || messages.empty() || messages.size() > kMaxChatMessages) {
-    fields.refuse("messages", fmt::format("expected 1 to {} messages", kMaxChatMessages));
-  }
+  checkMessages(messages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const FieldReader message(messages[i], fmt::format("messages[{}]", i));
     refuseUnservedFields(message, FieldOwner::kAnthropicMessage);
@@ -57,7 +55,7 @@ ChatRequest parseMessagesRequest(std::string_view body, WorkMeter& meter, Client
   ChatRequest chat;
   chat.options = parseSharedOptions(fields);
   if (const OrderedJson* stops = fields.find("stop_sequences"); stops != nullptr && !stops->is_array()) {
-    fields.refuse("stop_sequences", "expected an array of strings");
+    fields.refuseType("stop_sequences", "an array of strings");
   }
   chat.options.stop = parseStop(fields, "stop_sequences");
   refuseUnservedFields(fields, FieldOwner::kAnthropic);

@@ -15,7 +15,7 @@ constexpr PartRules kPartRules{FieldOwner::kContentPart, kPartTypes};
 
 OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& calls, WorkMeter& meter,
                                ClientCharge& memory) {
-  if (!calls.is_array()) message.refuse("tool_calls", "expected an array");
+  if (!calls.is_array()) message.refuseType("tool_calls", "an array");
   OrderedJson out = calls;
   for (size_t i = 0; i < out.size(); ++i) {
     const std::string path = message.nameOf(fmt::format("tool_calls[{}]", i));
@@ -41,11 +41,17 @@ OrderedJson normalizeToolCalls(const FieldReader& message, const OrderedJson& ca
 
 }  // namespace
 
-OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory) {
-  if (!messages.is_array() || messages.empty() || messages.size() > kMaxChatMessages) {
-    throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxChatMessages),
-                            "messages", "invalid_value");
+void checkMessages(const OrderedJson& messages) {
+  if (!messages.is_array()) {
+    throw ApiError::invalid("Invalid type for 'messages': expected an array of objects.", "messages", "invalid_type");
   }
+  if (!messages.empty() && messages.size() <= kMaxChatMessages) return;
+  throw ApiError::invalid(fmt::format("Invalid value for 'messages': expected 1 to {} messages.", kMaxChatMessages),
+                          "messages", "invalid_value");
+}
+
+OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientCharge& memory) {
+  checkMessages(messages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const FieldReader message(messages[i], fmt::format("messages[{}]", i));
     if (message.string("role").value_or("").empty()) message.refuse("role", "it is missing");
@@ -60,7 +66,7 @@ OrderedJson normalizeMessages(OrderedJson messages, WorkMeter& meter, ClientChar
     } else if (joined) {
       normal_content = joinTextParts(message, "content", *content, kPartRules);
     } else if (!content->is_string()) {
-      message.refuse("content", "expected a string or an array of parts");
+      message.refuseType("content", "a string or an array of parts");
     }
     if (has_calls) normal_calls = normalizeToolCalls(message, *calls, meter, memory);
     if (joined) messages[i]["content"] = std::move(normal_content);

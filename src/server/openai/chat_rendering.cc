@@ -12,9 +12,8 @@ OrderedJson readVariables(const FieldReader& fields) {
   constexpr const char* kField = "chat_template_kwargs";
   const OrderedJson* variables = fields.find(kField);
   if (variables == nullptr) return OrderedJson::object();
-  if (!variables->is_object() || variables->size() > kMaxVariables) {
-    fields.refuse(kField, fmt::format("expected an object of at most {} names", kMaxVariables));
-  }
+  if (!variables->is_object()) fields.refuseType(kField, "an object");
+  if (variables->size() > kMaxVariables) fields.refuse(kField, fmt::format("at most {} names", kMaxVariables));
   for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}) {
     if (variables->contains(name)) fields.refuse(kField, fmt::format("'{}' is a field of the request itself", name));
   }
@@ -24,11 +23,10 @@ OrderedJson readVariables(const FieldReader& fields) {
 OrderedJson readDocuments(const FieldReader& fields) {
   const OrderedJson* documents = fields.find("documents");
   if (documents == nullptr || (documents->is_array() && documents->empty())) return nullptr;
-  if (!documents->is_array() || documents->size() > kMaxDocuments) {
-    fields.refuse("documents", fmt::format("expected an array of at most {} objects", kMaxDocuments));
-  }
+  if (!documents->is_array()) fields.refuseType("documents", "an array of objects");
+  if (documents->size() > kMaxDocuments) fields.refuse("documents", fmt::format("at most {} objects", kMaxDocuments));
   for (const OrderedJson& document : *documents) {
-    if (!document.is_object()) fields.refuse("documents", "each document must be an object");
+    if (!document.is_object()) fields.refuseType("documents", "an array of objects");
   }
   return *documents;
 }

@@ -30,7 +30,7 @@ std::string textOrParts(const FieldReader& object, std::string_view field, const
   const OrderedJson* content = object.find(field);
   if (content == nullptr) object.refuse(field, "it is missing");
   if (content->is_array()) return joinTextParts(object, field, *content, rules);
-  if (!content->is_string()) object.refuse(field, "expected a string or an array of parts");
+  if (!content->is_string()) object.refuseType(field, "a string or an array of parts");
   return content->get<std::string>();
 }
 

@@ -20,7 +20,7 @@ std::vector<AdapterTerm> parseAdapterTerms(const FieldReader& fields) {
   std::vector<AdapterTerm> terms;
   const OrderedJson* array = fields.find(kField);
   if (array == nullptr) return terms;
-  if (!array->is_array()) fields.refuse(kField, "expected an array of objects with 'name' and 'weight'");
+  if (!array->is_array()) fields.refuseType(kField, "an array of objects with 'name' and 'weight'");
   if (array->empty()) fields.refuse(kField, "it must not be empty; leave it out for one model alone");
   if (array->size() > kMostTerms) fields.refuse(kField, fmt::format("at most {} adapters", kMostTerms));
   constexpr double kMost = std::numeric_limits<float>::max();

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/exact_json.h"
 #include "server/errors.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chat_rendering.h"
@@ -51,17 +52,17 @@ std::vector<CompletionRequest::Prompt> parsePrompts(const FieldReader& fields, O
     prompts.emplace_back(std::move(prompt.get_ref<std::string&>()));
     return prompts;
   }
-  constexpr std::string_view kShapes = "expected a string, an array of strings, token ids or arrays of token ids";
-  if (!prompt.is_array()) fields.refuse("prompt", kShapes);
+  constexpr std::string_view kShapes = "a string, an array of strings, token ids or arrays of token ids";
+  if (!prompt.is_array()) fields.refuseType("prompt", kShapes);
   if (prompt.empty()) fields.refuse("prompt", "it must not be empty");
-  if (prompt.front().is_number()) {
+  if (prompt.front().is_number() || wideIntegerDigits(prompt.front())) {
     prompts.emplace_back(tokenIds(fields, "prompt", prompt));
     return prompts;
   }
   if (prompt.size() > kMaxPrompts) fields.refuse("prompt", fmt::format("at most {} prompts", kMaxPrompts));
   const bool texts = prompt.front().is_string();
   for (OrderedJson& one : prompt) {
-    if (texts ? !one.is_string() : !one.is_array()) fields.refuse("prompt", kShapes);
+    if (texts ? !one.is_string() : !one.is_array()) fields.refuseType("prompt", kShapes);
     if (texts) {
       prompts.emplace_back(std::move(one.get_ref<std::string&>()));
     } else {

@@ -42,9 +42,12 @@ TEST(CompletionRequest, PromptShapes) {
   const auto refused = [](const std::string& prompt) {
     return refusal<CompletionRequest>(parseCompletionRequest, R"({"model":"m","prompt":)" + prompt + "}");
   };
-  for (const char* bad : {"[]", "7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[]]", "[[1],2]", "[-1]", "[1.5]", "[2147483648]",
-                          "[true]", "[null]", "[[1,\"x\"]]"}) {
+  for (const char* bad : {"[]", "[[]]", "[-1]", "[1.5]", "[2147483648]", "[99999999999999999999]"}) {
     EXPECT_EQ(refused(bad), "400 prompt invalid_value") << bad;
+  }
+  for (const char* bad :
+       {"7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[1],2]", "[true]", "[null]", "[[1,\"x\"]]", "[[1,null]]"}) {
+    EXPECT_EQ(refused(bad), "400 prompt invalid_type") << bad;
   }
   EXPECT_EQ(refused("null"), "400 prompt missing_required_parameter");
 }
@@ -58,16 +61,20 @@ TEST(CompletionRequest, AdaptersToCompose) {
   EXPECT_EQ(parsed.options.adapters[1].weight, -3.0f);
   for (const auto& refused : {completionRefusal, chatRefusal}) {
     EXPECT_EQ(refused(R"("adapters":[])"), "400 adapters invalid_value");
-    EXPECT_EQ(refused(R"("adapters":{"a":1})"), "400 adapters invalid_value");
+    EXPECT_EQ(refused(R"("adapters":{"a":1})"), "400 adapters invalid_type");
     EXPECT_EQ(refused(R"("adapters":["a"])"), "400 adapters[0] invalid_type");
     EXPECT_EQ(refused(R"("adapters":[{"weight":1}])"), "400 adapters[0].name invalid_value");
     EXPECT_EQ(refused(R"("adapters":[{"name":"","weight":1}])"), "400 adapters[0].name invalid_value");
-    EXPECT_EQ(refused(R"("adapters":[{"name":3,"weight":1}])"), "400 adapters[0].name invalid_value");
+    EXPECT_EQ(refused(R"("adapters":[{"name":3,"weight":1}])"), "400 adapters[0].name invalid_type");
     EXPECT_EQ(refused(R"("adapters":[{"name":"a"}])"), "400 adapters[0].weight invalid_value");
-    for (const char* weight : {"\"1\"", "true", "1e39", "-1e39", "[1]"}) {
-      EXPECT_EQ(refused(R"("adapters":[{"name":"a","weight":)" + std::string(weight) + "}]"),
-                "400 adapters[0].weight invalid_value")
-          << weight;
+    const auto of_weight = [&](const std::string& weight) {
+      return refused(R"("adapters":[{"name":"a","weight":)" + weight + "}]");
+    };
+    for (const char* weight : {"\"1\"", "true", "[1]"}) {
+      EXPECT_EQ(of_weight(weight), "400 adapters[0].weight invalid_type") << weight;
+    }
+    for (const char* weight : {"1e39", "-1e39"}) {
+      EXPECT_EQ(of_weight(weight), "400 adapters[0].weight invalid_value") << weight;
     }
     EXPECT_EQ(refused(R"("adapters":[{"name":"a","weight":1},{"name":"b","weight":1},{"name":"a","weight":2}])"),
               "400 adapters[2].name invalid_value");
@@ -98,15 +105,17 @@ TEST(CompletionRequest, DefaultsAndValues) {
 }
 
 TEST(CompletionRequest, EveryFieldIsChecked) {
-  for (const char* bad :
-       {R"("max_tokens":0)", R"("max_tokens":-1)", R"("max_tokens":2147483648)", R"("max_tokens":"5")",
-        R"("max_tokens":1.5)", R"("max_tokens":true)", R"("max_tokens":18446744073709551615)"}) {
+  for (const char* bad : {R"("max_tokens":0)", R"("max_tokens":-1)", R"("max_tokens":2147483648)",
+                          R"("max_tokens":18446744073709551615)", R"("max_tokens":1e30)"}) {
     EXPECT_EQ(completionRefusal(bad), "400 max_tokens invalid_value") << bad;
+  }
+  for (const char* bad : {R"("max_tokens":"5")", R"("max_tokens":1.5)", R"("max_tokens":true)", R"("max_tokens":[])"}) {
+    EXPECT_EQ(completionRefusal(bad), "400 max_tokens invalid_type") << bad;
   }
   EXPECT_EQ(completionRefusal(R"("max_tokens":4.0)"), "accepted");
   EXPECT_EQ(completionRefusal(R"("temperature":2.1)"), "400 temperature invalid_value");
   EXPECT_EQ(completionRefusal(R"("temperature":-0.1)"), "400 temperature invalid_value");
-  EXPECT_EQ(completionRefusal(R"("temperature":"hot")"), "400 temperature invalid_value");
+  EXPECT_EQ(completionRefusal(R"("temperature":"hot")"), "400 temperature invalid_type");
   EXPECT_EQ(completionRefusal(R"("top_p":1.5)"), "400 top_p invalid_value");
   EXPECT_EQ(completionRefusal(R"("min_p":-1)"), "400 min_p invalid_value");
   EXPECT_EQ(completionRefusal(R"("top_k":-2)"), "400 top_k invalid_value");
@@ -120,45 +129,52 @@ TEST(CompletionRequest, EveryFieldIsChecked) {
   EXPECT_EQ(completionRefusal(R"("n":17)"), "400 n invalid_value");
   EXPECT_EQ(completionRefusal(R"("cache_salt":"a")"), "accepted");
   EXPECT_EQ(completionRefusal(R"("cache_salt":"")"), "400 cache_salt invalid_value");
-  EXPECT_EQ(completionRefusal(R"("cache_salt":5)"), "400 cache_salt invalid_value");
+  EXPECT_EQ(completionRefusal(R"("cache_salt":5)"), "400 cache_salt invalid_type");
   EXPECT_EQ(completionRefusal(fmt::format(R"("cache_salt":"{}")", std::string(1025, 'x'))),
             "400 cache_salt invalid_value");
   EXPECT_EQ(completionRefusal(R"("n":100000000000000000000000)"), "400 n invalid_value");
-  EXPECT_EQ(completionRefusal(R"("seed":"x")"), "400 seed invalid_value");
-  EXPECT_EQ(completionRefusal(R"("stream":1)"), "400 stream invalid_value");
-  EXPECT_EQ(completionRefusal(R"("stop":5)"), "400 stop invalid_value");
+  EXPECT_EQ(completionRefusal(R"("seed":"x")"), "400 seed invalid_type");
+  EXPECT_EQ(completionRefusal(R"("stream":1)"), "400 stream invalid_type");
+  EXPECT_EQ(completionRefusal(R"("stop":5)"), "400 stop invalid_type");
   EXPECT_EQ(completionRefusal(R"("stop":[""])"), "400 stop invalid_value");
   EXPECT_EQ(completionRefusal(R"("stop":["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])"),
             "400 stop invalid_value");
   EXPECT_EQ(completionRefusal(R"("stream_options":{"include_usage":true})"), "400 stream_options invalid_value");
   EXPECT_EQ(completionRefusal(R"("stream":true,"stream_options":[])"), "400 stream_options invalid_type");
   EXPECT_EQ(completionRefusal(R"("stream":true,"stream_options":{"include_usage":"yes"})"),
-            "400 stream_options.include_usage invalid_value");
+            "400 stream_options.include_usage invalid_type");
   EXPECT_EQ(completionRefusal(R"("logprobs":6)"), "400 logprobs invalid_value");
-  EXPECT_EQ(completionRefusal(R"("logprobs":true)"), "400 logprobs invalid_value");
+  EXPECT_EQ(completionRefusal(R"("logprobs":true)"), "400 logprobs invalid_type");
   EXPECT_EQ(refusal(parseCompletionRequest, R"({"prompt":"x"})"), "400 model missing_required_parameter");
-  EXPECT_EQ(refusal(parseCompletionRequest, R"({"model":3,"prompt":"x"})"), "400 model invalid_value");
+  EXPECT_EQ(refusal(parseCompletionRequest, R"({"model":3,"prompt":"x"})"), "400 model invalid_type");
 }
 
 TEST(CompletionRequest, SamplingFieldsAreChecked) {
-  const std::pair<const char*, std::vector<const char*>> cases[] = {
-      {"presence_penalty", {"2.1", "-2.1", "\"x\"", "true"}},
-      {"frequency_penalty", {"2.1", "-2.1", "[]"}},
-      {"repetition_penalty", {"0", "-1", "1e-60", "101", "\"1\""}},
-      {"no_repeat_ngram_size", {"-1", "1.5", "2147483648"}},
-      {"min_tokens", {"-1", "\"2\"", "2147483648"}},
-      {"logit_bias",
-       {"[]", "5", R"({"x":1})", R"({"":1})", R"({"-1":1})", R"({"1.5":1})", R"({"2147483648":1})", R"({"1 ":1})",
-        R"({"5":101})", R"({"5":-101})", R"({"5":"1"})", R"({"5":null})", R"({"5":true})"}},
-      {"bad_words", {"\"x\"", "[1]", "[\"\"]", "[\"  \"]", "{}"}},
-      {"include_stop_str_in_output", {"1"}},
-      {"skip_special_tokens", {"\"no\""}},
+  struct Case {
+    const char* name;
+    std::vector<const char*> values, types;  // what is refused as a value and as a type
   };
-  for (const auto& [name, values] : cases) {
-    for (const char* value : values) {
-      const std::string field = std::string("\"") + name + "\":" + value;
-      EXPECT_EQ(completionRefusal(field), std::string("400 ") + name + " invalid_value") << value;
-      EXPECT_EQ(chatRefusal(field), std::string("400 ") + name + " invalid_value") << value;
+  const Case cases[] = {
+      {"presence_penalty", {"2.1", "-2.1"}, {"\"x\"", "true"}},
+      {"frequency_penalty", {"2.1", "-2.1"}, {"[]"}},
+      {"repetition_penalty", {"0", "-1", "1e-60", "101"}, {"\"1\""}},
+      {"no_repeat_ngram_size", {"-1", "2147483648"}, {"1.5"}},
+      {"min_tokens", {"-1", "2147483648"}, {"\"2\""}},
+      {"logit_bias",
+       {R"({"x":1})", R"({"":1})", R"({"-1":1})", R"({"1.5":1})", R"({"2147483648":1})", R"({"1 ":1})", R"({"5":101})",
+        R"({"5":-101})", R"({"5":99999999999999999999})"},
+       {"[]", "5", R"({"5":"1"})", R"({"5":null})", R"({"5":true})"}},
+      {"bad_words", {"[\"\"]", "[\"  \"]"}, {"\"x\"", "[1]", "{}"}},
+      {"include_stop_str_in_output", {}, {"1"}},
+      {"skip_special_tokens", {}, {"\"no\""}},
+  };
+  for (const auto& [name, values, types] : cases) {
+    for (const auto& [refused, code] : {std::pair(values, "invalid_value"), std::pair(types, "invalid_type")}) {
+      for (const char* value : refused) {
+        const std::string field = std::string("\"") + name + "\":" + value;
+        EXPECT_EQ(completionRefusal(field), fmt::format("400 {} {}", name, code)) << value;
+        EXPECT_EQ(chatRefusal(field), fmt::format("400 {} {}", name, code)) << value;
+      }
     }
   }
   std::string words = "\"bad_words\":[";
@@ -253,11 +269,12 @@ TEST(ChatRequest, Refusals) {
   };
   EXPECT_EQ(messages("null"), "400 messages missing_required_parameter");
   EXPECT_EQ(messages("[]"), "400 messages invalid_value");
-  EXPECT_EQ(messages("{}"), "400 messages invalid_value");
+  EXPECT_EQ(messages("{}"), "400 messages invalid_type");
+  EXPECT_EQ(messages("\"hi\""), "400 messages invalid_type");
   EXPECT_EQ(messages("[3]"), "400 messages[0] invalid_type");
   EXPECT_EQ(messages(R"([{"content":"x"}])"), "400 messages[0].role invalid_value");
   EXPECT_EQ(messages(R"([{"role":"user"}])"), "400 messages[0].content invalid_value");
-  EXPECT_EQ(messages(R"([{"role":"user","content":5}])"), "400 messages[0].content invalid_value");
+  EXPECT_EQ(messages(R"([{"role":"user","content":5}])"), "400 messages[0].content invalid_type");
   EXPECT_EQ(messages(R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])"),
             "400 messages[0].content[0].type invalid_value");
   for (const std::string type : {"image_url", "image", "input_image", "image_embeds", "video_url", "input_audio"}) {
@@ -277,12 +294,12 @@ TEST(ChatRequest, Refusals) {
   EXPECT_EQ(messages(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"no"}}]}])"),
             "400 messages[0].tool_calls[0].function.arguments invalid_value");
   EXPECT_EQ(chatRefusal(R"("response_format":{"type":"json_object"})"), "400 response_format unsupported_parameter");
-  EXPECT_EQ(chatRefusal(R"("chat_template":5)"), "400 chat_template invalid_value");
+  EXPECT_EQ(chatRefusal(R"("chat_template":5)"), "400 chat_template invalid_type");
   EXPECT_EQ(chatRefusal(R"("chat_template_kwargs":{"tools":[]})"), "400 chat_template_kwargs invalid_value");
-  EXPECT_EQ(chatRefusal(R"("documents":["text"])"), "400 documents invalid_value");
+  EXPECT_EQ(chatRefusal(R"("documents":["text"])"), "400 documents invalid_type");
   EXPECT_EQ(chatRefusal(R"("continue_final_message":true)"), "400 continue_final_message invalid_value");
   EXPECT_EQ(chatRefusal(R"("top_logprobs":2)"), "400 top_logprobs invalid_value");
-  EXPECT_EQ(chatRefusal(R"("logprobs":3)"), "400 logprobs invalid_value");
+  EXPECT_EQ(chatRefusal(R"("logprobs":3)"), "400 logprobs invalid_type");
 }
 
 TEST(RequestBody, HostileJson) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/exact_json.h"
 #include "server/errors.h"
 
 namespace chorus::server {
@@ -21,7 +22,7 @@ std::vector<std::string> parseStop(const FieldReader& fields, std::string_view n
   std::vector<std::string> out;
   if (stop == nullptr) return out;
   const auto add = [&](const OrderedJson& one) {
-    if (!one.is_string()) fields.refuse(name, "expected a string or an array of strings");
+    if (!one.is_string()) fields.refuseType(name, "a string or an array of strings");
     out.push_back(one.get<std::string>());
     if (out.back().empty()) fields.refuse(name, "a stop sequence must not be empty");
     if (out.back().size() > kMaxStopBytes) {
@@ -41,6 +42,7 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
   std::vector<int32_t> ids;
   ids.reserve(array.size());
   for (const OrderedJson& one : array) {
+    if (!one.is_number() && !wideIntegerDigits(one)) fields.refuseType(name, "token ids: integers of 0 or more");
     if (!one.is_number_unsigned() || one.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
       fields.refuse(name, "expected token ids: integers of 0 or more");
     }
@@ -74,9 +76,8 @@ GenerationOptions parseSharedOptions(const FieldReader& fields) {
   options.adapters = parseAdapterTerms(fields);
   options.sampling = parseSamplingFields(fields);
   if (const OrderedJson* ids = fields.find("stop_token_ids")) {
-    if (!ids->is_array() || ids->size() > kMaxStops) {
-      fields.refuse("stop_token_ids", fmt::format("expected an array of at most {} token ids", kMaxStops));
-    }
+    if (!ids->is_array()) fields.refuseType("stop_token_ids", "an array of token ids");
+    if (ids->size() > kMaxStops) fields.refuse("stop_token_ids", fmt::format("at most {} token ids", kMaxStops));
     options.stop_token_ids = tokenIds(fields, "stop_token_ids", *ids);
   }
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);

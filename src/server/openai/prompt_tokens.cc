@@ -15,7 +15,7 @@ executor::VecTokens encodePrompt(const ApiContext& context, const ServedModel& m
     return model.text->encode(text, add_special_tokens, meter, {.max_tokens = static_cast<size_t>(most)});
   } catch (const TooManyTokens&) {
     throw ApiError::invalid(
-        fmt::format("This model's maximum context length is {} tokens. However, the {} has more than {} tokens. Please "
+        fmt::format("This model's maximum context length is {} tokens. However, '{}' has more than {} tokens. Please "
                     "reduce its length.",
                     context.engine.maxSeqLen(), field, most),
         field, "context_length_exceeded");

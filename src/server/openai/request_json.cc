@@ -130,6 +130,11 @@ void FieldReader::refuse(std::string_view name, std::string_view why) const {
   throw ApiError::invalid(fmt::format("Invalid value for '{}': {}.", full, why), full, "invalid_value");
 }
 
+void FieldReader::refuseType(std::string_view name, std::string_view expected) const {
+  const std::string full = nameOf(name);
+  throw ApiError::invalid(fmt::format("Invalid type for '{}': expected {}.", full, expected), full, "invalid_type");
+}
+
 const OrderedJson* FieldReader::find(std::string_view name) const {
   const auto it = object_.find(std::string(name));
   return it == object_.end() || it->is_null() ? nullptr : &*it;
@@ -147,8 +152,9 @@ std::optional<int64_t> FieldReader::integer(std::string_view name, int64_t low, 
     result = value->get<int64_t>();
   } else {
     const double real = value->is_number_float() ? value->get<double>() : NAN;
+    if (wideIntegerDigits(*value) || std::abs(real) > 9e15) refuse(name, fmt::format("expected {} to {}", low, high));
     // Some clients write whole numbers as 5.0.
-    if (!(std::abs(real) <= 9e15) || real != std::floor(real)) refuse(name, "expected an integer");
+    if (real != std::floor(real)) refuseType(name, "an integer");
     result = static_cast<int64_t>(real);
   }
   if (result < low || result > high) refuse(name, fmt::format("expected {} to {}, got {}", low, high, result));
@@ -159,7 +165,7 @@ std::optional<double> FieldReader::number(std::string_view name, double low, dou
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
   const auto digits = wideIntegerDigits(*value);
-  if (!value->is_number() && !digits) refuse(name, "expected a number");
+  if (!value->is_number() && !digits) refuseType(name, "a number");
   const double result = digits ? std::strtod(std::string(*digits).c_str(), nullptr) : value->get<double>();
   if (!(result >= low && result <= high)) refuse(name, fmt::format("expected {} to {}", low, high));
   return result;
@@ -168,14 +174,14 @@ std::optional<double> FieldReader::number(std::string_view name, double low, dou
 std::optional<bool> FieldReader::boolean(std::string_view name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) refuse(name, "expected true or false");
+  if (!value->is_boolean()) refuseType(name, "true or false");
   return value->get<bool>();
 }
 
 std::optional<std::string> FieldReader::string(std::string_view name) const {
   const OrderedJson* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse(name, "expected a string");
+  if (!value->is_string()) refuseType(name, "a string");
   return value->get<std::string>();
 }
 

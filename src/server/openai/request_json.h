@@ -46,7 +46,10 @@ class FieldReader {
 
   // Full name of a member, for errors.
   std::string nameOf(std::string_view name) const;
+  // Refuses a value of a type that the member may have (invalid_value).
   [[noreturn]] void refuse(std::string_view name, std::string_view why) const;
+  // Refuses a value of another JSON type (invalid_type).
+  [[noreturn]] void refuseType(std::string_view name, std::string_view expected) const;
 
  private:
   const OrderedJson& object_;

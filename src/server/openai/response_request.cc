@@ -44,7 +44,7 @@ void addInput(const FieldReader& fields, const OrderedJson& input, OrderedJson& 
     throw ApiError::invalid("You must provide an input parameter.", "input", "missing_required_parameter");
   }
   if (input.is_string()) return appendMessage(messages, "user", input.get<std::string>(), false);
-  if (!input.is_array()) fields.refuse("input", "expected a string or an array of items");
+  if (!input.is_array()) fields.refuseType("input", "a string or an array of items");
   if (input.empty() || input.size() > kMaxChatMessages) {
     fields.refuse("input", fmt::format("expected 1 to {} items", kMaxChatMessages));
   }
@@ -57,7 +57,7 @@ constexpr std::string_view kLogProbs = "message.output_text.logprobs";
 // The names of `include` that are known; of them only that of the log probabilities changes the answer.
 void parseLogProbs(const FieldReader& fields, GenerationOptions& options) {
   if (const OrderedJson* include = fields.find("include")) {
-    if (!include->is_array()) fields.refuse("include", "expected an array of strings");
+    if (!include->is_array()) fields.refuseType("include", "an array of strings");
     for (const OrderedJson& name : *include) {
       if (name == kLogProbs) {
         options.log_probs = true;

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/exact_json.h"
+
 namespace chorus::server {
 namespace {
 
@@ -24,13 +26,16 @@ std::vector<std::pair<int32_t, float>> parseLogitBias(const FieldReader& fields)
   std::vector<std::pair<int32_t, float>> bias;
   const OrderedJson* object = fields.find("logit_bias");
   if (object == nullptr) return bias;
-  if (!object->is_object()) fields.refuse("logit_bias", "expected an object of token ids and biases");
+  if (!object->is_object()) fields.refuseType("logit_bias", "an object of token ids and biases");
   for (const auto& [key, value] : object->items()) {
     int32_t token = -1;
     const char* end = key.data() + key.size();
     const auto [stopped, error] = std::from_chars(key.data(), end, token);
     if (error != std::errc() || stopped != end || token < 0) {
       fields.refuse("logit_bias", "its keys must be token ids: integers of 0 or more");
+    }
+    if (!value.is_number() && !wideIntegerDigits(value)) {
+      fields.refuseType("logit_bias", "an object of token ids and biases");
     }
     const double amount = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
     if (!(amount >= -100 && amount <= 100)) fields.refuse("logit_bias", "its values must be numbers from -100 to 100");
@@ -43,10 +48,10 @@ std::vector<std::string> parseBadWords(const FieldReader& fields) {
   std::vector<std::string> words;
   const OrderedJson* array = fields.find("bad_words");
   if (array == nullptr) return words;
-  if (!array->is_array()) fields.refuse("bad_words", "expected an array of strings");
+  if (!array->is_array()) fields.refuseType("bad_words", "an array of strings");
   if (array->size() > kMaxBadWords) fields.refuse("bad_words", fmt::format("at most {} words", kMaxBadWords));
   for (const OrderedJson& one : *array) {
-    if (!one.is_string()) fields.refuse("bad_words", "expected an array of strings");
+    if (!one.is_string()) fields.refuseType("bad_words", "an array of strings");
     words.push_back(one.get<std::string>());
     // A word of spaces only would have no tokens, because leading spaces are stripped.
     if (words.back().find_first_not_of(' ') == std::string::npos)

@@ -61,7 +61,7 @@ DetokenizeRequest parseDetokenizeRequest(std::string_view body, WorkMeter& meter
   if (tokens == nullptr) {
     throw ApiError::invalid("You must provide a tokens parameter.", "tokens", "missing_required_parameter");
   }
-  if (!tokens->is_array()) fields.refuse("tokens", "expected an array of token ids");
+  if (!tokens->is_array()) fields.refuseType("tokens", "an array of token ids");
   request.tokens = tokenIds(fields, "tokens", *tokens);
   return request;
 }

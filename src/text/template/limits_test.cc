@@ -342,7 +342,7 @@ TEST(TemplateLimits, DigitsOfLargeFloatsAreCharged) {
 
 TEST(TemplateLimits, FormatsOfNumbersAreLimited) {
   EXPECT_EQ(attempt("{{ '%.9999f' % 1.5 }}"),
-            "error: test: chat template line 1: a format precision of 9999; the limit for numbers is 350");
+            "error: test line 1: a format precision of 9999; the limit for numbers is 350");
   EXPECT_THAT(attempt("{{ '%9999999d' % 1 }}"), testing::HasSubstr("a format width or precision of more than 999999"));
   EXPECT_EQ(
       attempt("{{ ('%5000.2f' % 1.5) | length }} {{ ('%-5000d' % 1) | length }} {{ ('%.350f' % 1e300) | length }}"),

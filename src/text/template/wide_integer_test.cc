@@ -49,7 +49,7 @@ TEST(WideIntegers, LiteralsAndTextsKeepAllDigitsOfIntegers) {
   EXPECT_EQ(attempt("{{ '%d' % -99999999999999999999 }} {{ '%+d' % 1e19 }}"),
             "-99999999999999999999 +10000000000000000000");
   EXPECT_EQ(attempt("{{ 99999999999999999999999 | round }}"),
-            "error: test: chat template line 1: type int of more than 64 bits doesn't define __round__ method");
+            "error: test line 1: type int of more than 64 bits doesn't define __round__ method");
 }
 
 TEST(WideIntegers, AreComparedAsPythonDoes) {
