@@ -1,5 +1,6 @@
 #include "server/model/adapter_directory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -342,7 +343,27 @@ TEST_F(AdapterDirectoryTest, ManyBrokenOnesMakeFewLines) {
   spdlog::set_default_logger(before);
   const std::string text = out.str();
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 30) << text;
-  EXPECT_NE(text.find("180 more adapters are left out"), std::string::npos);
+  const size_t rest = text.find("180 more adapters are left out or still served with their old content: ");
+  ASSERT_NE(rest, std::string::npos) << text;
+  const std::string line = text.substr(rest, text.find('\n', rest) - rest);
+  EXPECT_EQ(std::count(line.begin(), line.end(), ','), 100) << line;
+  EXPECT_TRUE(line.ends_with(", ...")) << line;
+}
+
+TEST_F(AdapterDirectoryTest, BrokenOnesBeyondTheFirstAreNamed) {
+  std::ostringstream out;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(makeLogger(std::make_shared<spdlog::sinks::ostream_sink_mt>(out)));
+  spdlog::default_logger()->set_level(spdlog::level::debug);
+  const std::string odd = "z\n" + std::string(200, 'x');
+  for (int i = 10; i < 32; ++i) fs::create_directory(root / "served" / std::to_string(i));
+  fs::create_directory(root / "served" / odd);
+  open()->scan();
+  spdlog::set_default_logger(before);
+  const std::string text = out.str();
+  EXPECT_THAT(
+      text, testing::HasSubstr("3 more adapters are left out or still served with their old content: 30, 31, z\\nxx"));
+  EXPECT_THAT(text, testing::HasSubstr("served/31: ")) << "the reason, for debugging";
 }
 
 TEST_F(AdapterDirectoryTest, AScanEndsEarly) {

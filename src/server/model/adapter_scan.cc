@@ -37,20 +37,29 @@ bool mayPass(ErrorCode code) {
 
 }  // namespace
 
-// Limits the log to kMost warnings when many subdirectories cannot be served.
+// Limits the log to kMost warnings when many subdirectories cannot be served, and one line with the names of the
+// others. Their reasons are logged for debugging.
 class AdapterDirectory::Warnings {
  public:
   ~Warnings() {
-    if (count_ > kMost)
-      log::warn("{} more adapters are left out or still served with their old content", count_ - kMost);
+    if (count_ <= kMost) return;
+    const size_t rest = count_ - kMost;
+    log::warn("{} more adapters are left out or still served with their old content: {}{}", rest, names_,
+              named_ < rest ? ", ..." : "");
   }
-  void add(std::string_view what, const char* why) {
-    if (++count_ <= kMost) log::warn("{}: {}", what, why);
+  void add(std::string_view what, std::string_view name, const char* why) {
+    if (++count_ <= kMost) return log::warn("{}: {}", what, why);
+    log::debug("{}: {}", what, why);
+    if (named_ == kMostNames || names_.size() + name.size() > kMostNameBytes) return;
+    if (named_++ > 0) names_ += ", ";
+    names_ += name;
   }
 
  private:
-  static constexpr size_t kMost = 20;
+  static constexpr size_t kMost = 20, kMostNames = 100, kMostNameBytes = 2048;
   size_t count_ = 0;
+  size_t named_ = 0;  // how many of the others are in names_
+  std::string names_;
 };
 
 AdapterDirectory::Looked AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found,
@@ -193,7 +202,7 @@ AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, cons
     const char* const what = !adapter->listed           ? "adapter left out"
                              : adapter->text == nullptr ? "adapter is listed, but its tokenizer could not be read yet"
                                                         : "adapter is still served with its old content";
-    if (first) warnings.add(what, e.what());
+    if (first) warnings.add(what, name, e.what());
   }
   return Looked::kDone;
 }
