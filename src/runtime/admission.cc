@@ -289,7 +289,7 @@ void Admission::admit(Node node) noexcept {
 void Admission::takeLoadedAdapters() {
   while (const auto load = adapters_.takeLoaded()) {
     claims_changed_ = true;
-    if (load->parts == nullptr) log::warn("{}", load->error);
+    if (load->parts == nullptr && !load->reported) log::warn("{}", load->error);
     holds_.give(*load);
     queue_.forEachWaiting([&](QueueEntry& entry) {
       auto& sequence = static_cast<Sequence&>(entry);

@@ -209,8 +209,9 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::load(const AdapterSource&
     if (e.code() == ErrorCode::kNotFound && source.on_gone) source.on_gone();
     const bool first = source.learned != nullptr && source.learned->hash().empty();
     const bool never_fits = e.code() == ErrorCode::kTooLarge;
-    if (first && (refusesFiles(e.code()) || never_fits) && source.on_refused) source.on_refused(e.what());
-    throw;
+    if (!first || !(refusesFiles(e.code()) || never_fits) || !source.on_refused) throw;
+    source.on_refused(e.what());
+    throw AdapterRefused(e);
   }
 }
 

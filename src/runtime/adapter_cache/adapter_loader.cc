@@ -84,6 +84,7 @@ std::optional<std::chrono::nanoseconds> AdapterLoader::run(Task& task) const {
              "the adapter's files keep changing; write new ones elsewhere and rename the directory into place");
   } catch (const std::exception& error) {
     setError(task.result, errorCodeOf(error), error.what());
+    task.result.reported = dynamic_cast<const AdapterRefused*>(&error) != nullptr;
   } catch (...) {  // a client's callback, such as on_content, may throw any type
     setError(task.result, ErrorCode::kInternal, "the load threw an object that is not a std::exception");
   }

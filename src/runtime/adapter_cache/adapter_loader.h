@@ -22,7 +22,8 @@ struct AdapterLoad {
   std::shared_ptr<const PreparedAdapter> parts;  // null: the load failed
   std::string error;                             // one line
   ErrorCode error_code = ErrorCode::kInternal;
-  double seconds = 0;  // from submit() to the end of the last attempt
+  bool reported = false;  // the error was an AdapterRefused
+  double seconds = 0;     // from submit() to the end of the last attempt
 };
 
 class AdapterLoader {

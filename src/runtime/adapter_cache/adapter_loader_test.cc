@@ -119,21 +119,27 @@ TEST_F(AdapterLoaderTest, AWorkerSurvivesWhateverALoadThrows) {
       [](const AdapterSource& source) -> std::shared_ptr<const PreparedAdapter> {
         if (source.directory == "memory") throw std::bad_alloc();
         if (source.directory == "number") throw 1;
+        if (source.directory == "refused") throw AdapterRefused(Error(ErrorCode::kCorrupt, "not finite"));
         return std::make_shared<PreparedAdapter>();
       },
       1, [] {});
   other.submit({1, 1}, source("memory"));
   other.submit({2, 1}, source("number"));
-  other.submit({3, 1}, source("good"));
+  other.submit({3, 1}, source("refused"));
+  other.submit({4, 1}, source("good"));
   std::vector<AdapterLoad> loads;
-  for (int i = 0; i < 1000 && loads.size() < 3; ++i) {
+  for (int i = 0; i < 1000 && loads.size() < 4; ++i) {
     while (auto load = other.takeDone()) loads.push_back(std::move(*load));
     std::this_thread::sleep_for(milliseconds(10));
   }
-  ASSERT_EQ(loads.size(), 3u);
+  ASSERT_EQ(loads.size(), 4u);
   EXPECT_EQ(loads[0].error_code, ErrorCode::kExhausted);
   EXPECT_EQ(loads[1].error_code, ErrorCode::kInternal);
-  EXPECT_NE(loads[2].parts, nullptr);
+  EXPECT_FALSE(loads[1].reported);
+  EXPECT_EQ(loads[2].error_code, ErrorCode::kCorrupt);
+  EXPECT_EQ(loads[2].error, "not finite");
+  EXPECT_TRUE(loads[2].reported);
+  EXPECT_NE(loads[3].parts, nullptr);
 }
 
 TEST_F(AdapterLoaderTest, AnAdapterThatIsNeverCompletelyWrittenFails) {

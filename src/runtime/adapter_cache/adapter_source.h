@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/directory.h"
+#include "base/error.h"
 #include "chorus/tensor.h"
 #include "lora/adapter_files.h"
 #include "models/prepared_adapter.h"
@@ -83,6 +84,11 @@ struct AdapterSource {
 // after `wait` and runs other loads meanwhile.
 struct AdapterUnsettled {
   std::chrono::nanoseconds wait;
+};
+
+// Thrown by a LoadAdapter after it passed the error to AdapterSource::on_refused, whose owner reports it.
+struct AdapterRefused : Error {
+  explicit AdapterRefused(const Error& error) : Error(error) {}
 };
 
 // Reads, checks and packs an adapter. Called on a loader thread; throws Error or AdapterUnsettled.
