@@ -85,11 +85,11 @@ class ChatTemplates {
   std::string render(ChatTemplateInput input, const std::optional<std::string>& wish = std::nullopt) const;
 
  private:
-  std::string source_;
-  std::map<std::string, std::string> special_tokens_;
   // The template for a request without a choice; null if there is none.
   const ChatTemplate* usual(bool with_tools) const;
 
+  std::string source_;
+  std::map<std::string, std::string> special_tokens_;
   std::map<std::string, std::shared_ptr<const ChatTemplate>> templates_;
 };
 
