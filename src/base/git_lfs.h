@@ -1,4 +1,4 @@
-// Pointers of Git LFS: in a checkout without Git LFS, a text of about 130 bytes has the place of each large file.
+// Git LFS pointers: texts of about 130 bytes that a checkout without Git LFS has in place of large files.
 #pragma once
 
 #include <cstddef>

@@ -37,8 +37,8 @@ constexpr PeftField kFields[] = {
      "rows of the embedding, and of the output head where it is named or the model ties the two"},
     {"ensure_weight_tying", kUsed, "false", "a replaced embedding is the output head too where the model ties the two"},
     {"target_parameters", kUsed, "null",
-     "weights of linear layers, the embedding and the output head; not beside `use_dora`, `lora_bias`, "
-     "`fan_in_fan_out` or a `lora_dropout`"},
+     "weights of linear layers, the embedding and the output head, but not of GPT-2, whose files have linear layers "
+     "transposed; not beside `use_dora`, `lora_bias`, `fan_in_fan_out` or a `lora_dropout`"},
 
     {"task_type", kInert, "null", "provenance"},
     {"auto_mapping", kInert, "null", "provenance"},

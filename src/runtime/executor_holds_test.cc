@@ -218,6 +218,31 @@ TEST_F(ExecutorHoldsTest, WhoWaitsForALoadOfATaskThatIsUnregisteredGetsTheLoadsE
   }
 }
 
+// A server's callback of the load refuses content of an adapter that it no longer serves.
+TEST_F(ExecutorHoldsTest, WhoWaitsForALoadOfARemovedTaskHearsThatItIsNotFound) {
+  Gate gate;
+  gate.close();
+  load = [&gate](const AdapterSource&) -> std::shared_ptr<const PreparedAdapter> {
+    gate.pass();
+    fail(ErrorCode::kConflict, "was removed");
+  };
+  start();
+  core->registerAdapter(1, fakeSource("one-2"));
+  std::promise<ErrorCode> code;
+  core->loadAdapter(1, false, [&code](const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      code.set_value(e.code());
+    }
+  });
+  gate.awaitArrivals(1);
+  core->unregisterAdapter(1);
+  EXPECT_TRUE(core->adapterStates().empty());
+  gate.open();
+  EXPECT_EQ(code.get_future().get(), ErrorCode::kNotFound);
+}
+
 TEST_F(ExecutorHoldsTest, ALoadWaitsForRoomOrIsRefused) {
   for (const bool reject : {false, true}) {
     SCOPED_TRACE(reject);

@@ -101,7 +101,7 @@ ApiError ApiError::adapterTooLarge(std::string_view model) {
       std::string(kInvalidRequest), "model", "adapter_too_large");
 }
 
-ApiError ApiError::adapterRefused(std::string_view adapter, std::string_view reason, std::string param) {
+ApiError ApiError::adapterRefused(std::string_view adapter, std::string_view reason, std::optional<std::string> param) {
   return invalid(fmt::format("The adapter '{}' cannot be served: {}", adapter, reason), std::move(param),
                  "adapter_refused");
 }

@@ -48,8 +48,9 @@ class ApiError : public std::exception {
   static ApiError adapterCacheFull(std::string_view model);
   // The model's adapters do not fit into the adapter cache even alone: status 400.
   static ApiError adapterTooLarge(std::string_view model);
-  // The adapter's files cannot be served: status 400. param: the field that names the adapter.
-  static ApiError adapterRefused(std::string_view adapter, std::string_view reason, std::string param = "model");
+  // The adapter's files cannot be served: status 400. param: the field that names the adapter, if one does.
+  static ApiError adapterRefused(std::string_view adapter, std::string_view reason,
+                                 std::optional<std::string> param = "model");
   // Status 409: something that the request uses changed while it was handled. A retry may succeed at once.
   static ApiError conflict(std::string message);
   // The memory for a request or its answer is not granted: status 429 if the client holds too much of it, 503 if all

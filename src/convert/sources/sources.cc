@@ -101,10 +101,11 @@ std::vector<std::string> adaptersIn(const fs::path& dir) {
   bool has_model = false;
   anyEntry(dir, [&](const std::string& name) {
     const fs::path held = dir / name;
-    // A directory with a .nemo archive may hold a model, and one with an adapter_config.json also the model's config.
-    const bool is_marked = isThere(held / kPeftConfigFile) || holdsNemoAdapter(held);
-    has_model = !is_marked && findSourceReader(held) != nullptr;
-    if (!name.starts_with('.') && (is_marked || (!has_model && isAdapter(held)))) names.push_back(name);
+    // A directory with an adapter_config.json may have the model's config beside it. Archives are not opened for this.
+    const bool is_peft = isThere(held / kPeftConfigFile);
+    const bool is_nemo = hasEnding(held, ".nemo");
+    has_model = !is_peft && !is_nemo && findSourceReader(held) != nullptr;
+    if (!name.starts_with('.') && (is_peft || (!is_nemo && !has_model && isAdapter(held)))) names.push_back(name);
     return has_model || ++entries == kMostEntries;
   });
   if (has_model) return {};
@@ -120,7 +121,7 @@ std::string missingModelText(const fs::path& path) {
   const bool is_hub_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() &&
                            name.find('/', slash + 1) == std::string::npos && name.front() != '.' &&
                            name.front() != '~' && !isThere(path.parent_path());
-  if (is_hub_name) text += "; models are not downloaded, give a local directory";
+  if (is_hub_name) text += "; models are not downloaded; give a local directory";
   return text;
 }
 

@@ -68,7 +68,7 @@ TEST_F(SourcesTest, ADirectoryOfAdaptersIsRefusedWithTheirNames) {
 
 TEST_F(SourcesTest, TheNameOfAModelOnHuggingFaceGetsAdvice) {
   EXPECT_EQ(errorOf([&] { sourceReaderOf("no-such-org/some-model"); }),
-            "no-such-org/some-model: no such file or directory; models are not downloaded, give a local directory");
+            "no-such-org/some-model: no such file or directory; models are not downloaded; give a local directory");
   for (const char* path :
        {"no-such-model", "/no-such-org/model", "./no-such-model", "../none", "~/none", "no/a/b", "no-such-org/"}) {
     EXPECT_EQ(missingModelText(path), "no such file or directory") << path;

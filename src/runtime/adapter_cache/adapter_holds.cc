@@ -119,6 +119,11 @@ void AdapterHolds::give(const AdapterLoad& load) noexcept {
     if (at->second.gone && at->second.lease.ready()) {
       fail(ErrorCode::kNotFound, "LoRA task {} was unregistered while it was loaded", load.key.task_id);
     }
+  } catch (const Error& error) {
+    // A load notices in its own way that the adapter was removed.
+    const bool removed = at->second.gone && error.code() == ErrorCode::kConflict;
+    drop(at, removed ? std::make_exception_ptr(Error(ErrorCode::kNotFound, error.what())) : std::current_exception());
+    return;
   } catch (...) {
     drop(at, std::current_exception());
     return;

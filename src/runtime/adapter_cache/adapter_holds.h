@@ -33,8 +33,8 @@ class AdapterHolds {
   void unpin(uint64_t task_id) noexcept;
   // Unpins `from`, and pins `to` if `from` was pinned.
   void movePin(uint64_t from, uint64_t to) noexcept;
-  // Call it after the task was registered again or unregistered. Who waits for a load that runs while the task is
-  // unregistered gets the load's Error, or kNotFound if it succeeds.
+  // Call it after the task was registered again or unregistered. If it is unregistered while a hold's load runs, those
+  // who wait get that load's Error, or kNotFound if the load succeeds or ends with kConflict.
   void renewed(uint64_t task_id) noexcept;
 
   // Claims adapters for holds that have none, in a round of claims (AdapterStore::beginClaims).

@@ -45,6 +45,8 @@ AdapterDirectory::Loaded load(AdapterDirectory& adapters, const std::string& nam
       case ErrorCode::kTooLarge:
         throw invalidInput(fmt::format("The adapter '{}' cannot be served: {}", name, clientMessage(e.what())),
                            path_field, "adapter_refused");
+      case ErrorCode::kConflict:
+        throw ApiError::conflict(fmt::format("The adapter '{}': {}.", name, clientMessage(e.what())));
       default:
         throw;
     }
@@ -81,8 +83,7 @@ void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::
   const std::string path = fields.string("lora_path").value_or("");
   const bool in_place = fields.boolean("load_inplace").value_or(false);
   if (name.empty() || path.empty()) throw invalidInput("Both 'lora_name' and 'lora_path' must be provided.");
-  // vLLM too reads the weights before it answers.
-  const auto loaded = load(adapters, name, path, "lora_path", in_place, true);
+  const auto loaded = load(adapters, name, path, "lora_path", in_place, /*read_values=*/true);  // as vLLM does
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw invalidInput(
         fmt::format("The lora adapter '{}' has already been loaded. If you want to load the adapter in place, set "
@@ -139,7 +140,7 @@ void handleAdapters(const ApiContext& context, HttpRequest& request, const std::
   const OrderedJson registered{{"status", fmt::format("Adapter {} registered", name)}};
   const auto model = context.models.find(name);
   if (model == nullptr || !(pin || preload)) return respondJson(exchange, registered);
-  loadThenAnswer(context, request, exchange, *model, pin, {.body = toText(registered)});
+  loadThenAnswer(context, request, exchange, *model, pin, "name", {.body = toText(registered)});
 }
 
 void handleAdapter(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,

@@ -21,6 +21,7 @@ TEST_F(AdapterRoutesTest, LoadsAndUnloadsInVllmsForm) {
   EXPECT_EQ(loaded.content_type, "text/plain; charset=utf-8");
   EXPECT_EQ(loaded.body, "Success: LoRA adapter 'new' added successfully.");
   EXPECT_EQ(answer("GET", "/v1/models/new").status, 200);
+  EXPECT_TRUE(engine.loaded_ids.contains(*models.find("new")->adapter_id)) << "its first request need not wait";
 
   const auto again = load("new", root / "allowed/one");
   EXPECT_EQ(again.status, 400);

@@ -116,8 +116,8 @@ OrderedJson describeAdapter(const ServedModel& model, const executor::AdapterSta
 
 std::string adapterNamed(const std::string& name) { return fmt::format("The adapter '{}'", name); }
 
-// The answer to a load that failed.
-ApiError loadError(const std::exception_ptr& error, const std::string& name) {
+// The answer to a load that failed. field: that of the request which names the adapter, if one does.
+ApiError loadError(const std::exception_ptr& error, const std::string& name, const std::optional<std::string>& field) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
@@ -133,7 +133,7 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name) {
       case ErrorCode::kInvalidArgument:
       case ErrorCode::kCorrupt:
       case ErrorCode::kUnsupported:
-        if (failure) return ApiError::adapterRefused(name, failure->reason, "name");
+        if (failure) return ApiError::adapterRefused(name, failure->reason, field);
         if (e.code() == ErrorCode::kUnsupported) return currentApiError();
         return ApiError::invalid(fmt::format("The adapter '{}': {}.", name, message));
       case ErrorCode::kConflict:
@@ -154,6 +154,7 @@ struct AwaitedLoad {
   ErrorForm form;
   uint64_t client;
   std::string name;
+  std::optional<std::string> field;  // of the request, which names the adapter
   executor::IdType adapter_id;
   bool pin;
 };
@@ -182,7 +183,8 @@ void startLoad(const std::shared_ptr<AwaitedLoad>& load) {
       }
       // Not on the step thread: the access log may have to wait for the disk.
       load->context.delivery.post(load->client, 0, [load, error] {
-        load->exchange->respond(error ? loadError(error, load->name).response(load->form) : std::move(load->answer));
+        load->exchange->respond(error ? loadError(error, load->name, load->field).response(load->form)
+                                      : std::move(load->answer));
       });
     } catch (...) {  // out of memory: the exchange answers with status 500 when it is destroyed
       return;
@@ -278,13 +280,14 @@ AdapterDirectory& adaptersOf(const ApiContext& context) {
 
 void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
-                    HttpResponse answer) {
+                    std::optional<std::string> field, HttpResponse answer) {
   startLoad(std::make_shared<AwaitedLoad>(AwaitedLoad{.context = context,
                                                       .exchange = exchange,
                                                       .answer = std::move(answer),
                                                       .form = errorFormFor(request.path, request.id),
                                                       .client = request.client ? request.client->id() : 0,
                                                       .name = adapter.name,
+                                                      .field = std::move(field),
                                                       .adapter_id = *adapter.adapter_id,
                                                       .pin = pin}));
 }
@@ -354,7 +357,7 @@ void handleAdapterPin(const ApiContext& context, HttpRequest& request, const std
   const auto model = adapterIn(context, request, "/pin");
   const bool pin = request.method == "POST";
   HttpResponse answer = jsonAnswer({{"name", model->name}, {"pinned", pin}});
-  if (pin) return loadThenAnswer(context, request, exchange, *model, true, std::move(answer));
+  if (pin) return loadThenAnswer(context, request, exchange, *model, true, std::nullopt, std::move(answer));
   context.engine.unpinAdapter(*model->adapter_id);
   exchange->respond(std::move(answer));
 }
@@ -366,7 +369,7 @@ void handleAdapterPrefetch(const ApiContext& context, HttpRequest& request,
   const OrderedJson body = takeJson(request, meter);
   if (FieldReader(body).boolean("wait").value_or(true)) {
     HttpResponse answer = jsonAnswer({{"name", model->name}, {"status", "loaded"}});
-    return loadThenAnswer(context, request, exchange, *model, false, std::move(answer));
+    return loadThenAnswer(context, request, exchange, *model, false, std::nullopt, std::move(answer));
   }
   context.engine.loadAdapter(*model->adapter_id, false, nullptr);
   exchange->respond(jsonAnswer({{"name", model->name}, {"status", "loading"}}, 202));

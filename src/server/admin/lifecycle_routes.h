@@ -37,10 +37,11 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
                              const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
 
 // Loads an adapter into the host cache, and pins it if asked. Answers the exchange with `answer`, or with the error. If
-// the adapter is replaced in the meantime, the adapter that then has its name is loaded.
+// the adapter is replaced in the meantime, the adapter that then has its name is loaded. field: that of the request
+// which names the adapter; nullopt if the path does.
 void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
-                    HttpResponse answer);
+                    std::optional<std::string> field, HttpResponse answer);
 
 // The adapter directory. Throws ApiError 403 without --enable_admin.
 AdapterDirectory& adaptersOf(const ApiContext& context);

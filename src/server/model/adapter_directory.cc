@@ -251,7 +251,10 @@ void AdapterDirectory::contentAtLoad(const std::string& name, const std::shared_
 void AdapterDirectory::refusedAtLoad(const std::string& name, const std::shared_ptr<Adapter>& adapter,
                                      const std::shared_ptr<Registration>& registration, const std::string& reason) {
   const std::lock_guard lock(adapter->mutex);
-  if (!adapter->listed || adapter->registration != registration) return;
+  if (!adapter->listed) return;  // it was removed or refused meanwhile
+  if (adapter->registration != registration) {
+    return log::warn("an earlier content of the adapter '{}' could not be loaded: {}", name, reason);
+  }
   log::warn("adapter left out: {}", reason);
   std::string state = adapter->state;
   end(name, *adapter);

@@ -64,7 +64,7 @@ void refuseSlashesInName(const AdapterPlace& place) {
   const std::string path = place.text.substr(equals + 1);
   std::error_code ignored;
   if (place.flag != "--lora_modules" && !fs::exists(path, ignored)) return;
-  fail(ErrorCode::kInvalidArgument, "{} {}: the name of an adapter has no slashes; choose one with NAME={}", place.flag,
+  fail(ErrorCode::kInvalidArgument, "{} {}: an adapter's name cannot contain a slash; use NAME={}", place.flag,
        place.text, path);
 }
 

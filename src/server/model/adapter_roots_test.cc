@@ -206,8 +206,9 @@ TEST_F(AdapterRootsTest, PathsThatAreNoDirectoryAndBadNamesAreRefused) {
   EXPECT_THAT(refusalOf({"=" + one}), HasSubstr("cannot be a model name"));
   EXPECT_THAT(refusalOf({".x=" + one}), HasSubstr("cannot be a model name"));
   EXPECT_EQ(refusalOf({"org/x=" + one}),
-            "--lora_dir org/x=" + one + ": the name of an adapter has no slashes; choose one with NAME=" + one);
-  EXPECT_THAT(refusalOf({AdapterPlace("org/x=" + path("nowhere"), "--lora_modules")}), HasSubstr("has no slashes"));
+            "--lora_dir org/x=" + one + ": an adapter's name cannot contain a slash; use NAME=" + one);
+  EXPECT_THAT(refusalOf({AdapterPlace("org/x=" + path("nowhere"), "--lora_modules")}),
+              HasSubstr("cannot contain a slash"));
   EXPECT_THAT(refusalOf({"org/x=" + path("nowhere")}), HasSubstr("No such file")) << "may be the path of a directory";
   EXPECT_THAT(refusalOf({one, "one=" + one}), HasSubstr("another adapter has the name 'one'"));
 }

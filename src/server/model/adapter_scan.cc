@@ -37,8 +37,7 @@ bool mayPass(ErrorCode code) {
 
 }  // namespace
 
-// Limits the log to kMost warnings when many subdirectories cannot be served, and one line with the names of the
-// others. Their reasons are logged for debugging.
+// Logs at most kMost warnings, then one line that names the rest; the reasons of the rest go to the debug log.
 class AdapterDirectory::Warnings {
  public:
   ~Warnings() {

@@ -64,11 +64,12 @@ std::shared_ptr<const Directory> openHubSnapshot(const Directory& repository) {
 std::optional<HubPath> hubPathOf(const fs::path& path) {
   fs::path repository = path;
   std::string beneath;
+  std::error_code ignored;
   // Tests the path itself, its parent, and the parent's parent.
   for (int above = 0; above <= 2; ++above) {
     if (repository.filename().string().starts_with(kRepository)) {
       const bool is_its = beneath.empty()
-                              ? fs::is_directory(repository / kSnapshots)
+                              ? fs::is_directory(repository / kSnapshots, ignored)
                               : beneath == kSnapshots || beneath.starts_with(fmt::format("{}/", kSnapshots));
       if (is_its) return HubPath{repository, beneath};
     }

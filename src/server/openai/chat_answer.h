@@ -16,9 +16,9 @@ struct ChatPrompt {
   std::shared_ptr<const ServedModel> model;
   std::string text;
 };
-// Chooses the model, frees the request's body and renders the conversation, whose messages change if the template does
-// not know the role developer (withoutDeveloper). Throws ApiError, and TextPending before the
-// body is freed. Charges the meter and throws what it throws.
+// Chooses the model, frees the request's body and renders the conversation. Changes chat.messages if the template does
+// not know the role developer (withoutDeveloper). Throws ApiError, and TextPending before the body is freed. Charges
+// the meter and throws what it throws.
 ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, ChatRequest& chat, WorkMeter& meter);
 
 // Makes the writer of the answer.

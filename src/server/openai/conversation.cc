@@ -23,10 +23,14 @@ OrderedJson withoutDeveloper(OrderedJson messages) {
   const auto is_developer = [](const OrderedJson& message) { return message["role"] == "developer"; };
   if (std::ranges::none_of(messages, is_developer)) return messages;
   OrderedJson out = OrderedJson::array();
+  const auto has_text = [](const OrderedJson& message) {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_string() && !content->get_ref<const std::string&>().empty();
+  };
   for (OrderedJson& message : messages) {
     if (is_developer(message)) message["role"] = "system";
-    if (message["role"] == "system" && message.contains("content") && message["content"].is_string()) {
-      const bool joins = !out.empty() && out.back().contains("content") && out.back()["content"].is_string();
+    if (message["role"] == "system" && has_text(message)) {
+      const bool joins = !out.empty() && has_text(out.back());
       appendMessage(out, "system", std::move(message["content"].get_ref<std::string&>()), joins);
     } else {
       out.push_back(std::move(message));

@@ -42,11 +42,11 @@ TEST(CompletionRequest, PromptShapes) {
   const auto refused = [](const std::string& prompt) {
     return refusal<CompletionRequest>(parseCompletionRequest, R"({"model":"m","prompt":)" + prompt + "}");
   };
-  for (const char* bad : {"[]", "[[]]", "[-1]", "[1.5]", "[2147483648]", "[99999999999999999999]"}) {
+  for (const char* bad : {"[]", "[[]]", "[-1]", "[2147483648]", "[99999999999999999999]"}) {
     EXPECT_EQ(refused(bad), "400 prompt invalid_value") << bad;
   }
   for (const char* bad :
-       {"7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[1],2]", "[true]", "[null]", "[[1,\"x\"]]", "[[1,null]]"}) {
+       {"7", "{}", "[1,\"a\"]", "[\"a\",1]", "[[1],2]", "[true]", "[null]", "[[1,\"x\"]]", "[[1,null]]", "[1.5]"}) {
     EXPECT_EQ(refused(bad), "400 prompt invalid_type") << bad;
   }
   EXPECT_EQ(refused("null"), "400 prompt missing_required_parameter");

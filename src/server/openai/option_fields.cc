@@ -42,7 +42,8 @@ std::vector<int32_t> tokenIds(const FieldReader& fields, std::string_view name, 
   std::vector<int32_t> ids;
   ids.reserve(array.size());
   for (const OrderedJson& one : array) {
-    if (!one.is_number() && !wideIntegerDigits(one)) fields.refuseType(name, "token ids: integers of 0 or more");
+    if (!one.is_number_integer() && !wideIntegerDigits(one))
+      fields.refuseType(name, "token ids: integers of 0 or more");
     if (!one.is_number_unsigned() || one.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
       fields.refuse(name, "expected token ids: integers of 0 or more");
     }

@@ -46,9 +46,9 @@ class FieldReader {
 
   // Full name of a member, for errors.
   std::string nameOf(std::string_view name) const;
-  // Refuses a value of a type that the member may have (invalid_value).
+  // Refuses a value that has the right type (invalid_value). A number with a fraction has not the type of an integer.
   [[noreturn]] void refuse(std::string_view name, std::string_view why) const;
-  // Refuses a value of another JSON type (invalid_type).
+  // Refuses a value that has the wrong type (invalid_type).
   [[noreturn]] void refuseType(std::string_view name, std::string_view expected) const;
 
  private:

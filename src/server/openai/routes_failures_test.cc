@@ -74,7 +74,11 @@ TEST_F(RoutesTest, DevelopersAreSystemUnlessTheTemplateKnowsThem) {
   EXPECT_EQ(prompt(R"({"role":"developer","content":[{"type":"text","text":"a"}]},{"role":"user","content":"b"},)"
                    R"({"role":"developer","content":""},{"role":"developer","content":"c"})" +
                    end),
-            "system:a;user:b;system:c;");
+            "system:a;user:b;system:;system:c;");
+  EXPECT_EQ(prompt(R"({"role":"developer","content":""})" + end), "system:;");
+  EXPECT_EQ(
+      prompt(R"({"role":"system","content":""},{"role":"developer","content":""},{"role":"user","content":"b"})" + end),
+      "system:;system:;user:b;");
   EXPECT_EQ(prompt(R"({"role":"system","content":"a"},{"role":"system","content":"b"})" + end), "system:a;system:b;")
       << "without the role developer nothing changes";
   const std::string call = R"("tool_calls":[{"function":{"name":"f"}}])";

@@ -160,6 +160,7 @@ class FakeEngine : public EngineClient {
       if (loaded) loaded(std::make_exception_ptr(*error));
       return;
     }
+    loaded_ids.insert(taskId);
     if (pin) pinned.insert(taskId);
     if (loaded) loaded(nullptr);
   }
@@ -212,7 +213,8 @@ class FakeEngine : public EngineClient {
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
   std::set<executor::IdType> pinned;
-  std::optional<Error> content_error;  // of reading an adapter's values at its registration
+  std::set<executor::IdType> loaded_ids;  // of loadAdapter()
+  std::optional<Error> content_error;     // of reading an adapter's values at its registration
   std::optional<Error> load_error;
   std::function<void()> on_enqueue;
   std::function<void()> on_live_batch;
