@@ -10,8 +10,8 @@ namespace chorus {
 // Every pointer is shorter.
 inline constexpr size_t kGitLfsPointerBytes = 1024;
 
-// Throws Error(kCorrupt) that names the source if the bytes begin like such a pointer. Parsers call it before they
-// refuse bytes that are not of their format.
+// Throws Error(kCorrupt) that names the source if the bytes begin like a pointer. A parser calls it before its own
+// error about bytes that are not of its format.
 void refuseGitLfsPointer(std::string_view text, std::string_view source);
 void refuseGitLfsPointer(std::span<const std::byte> bytes, std::string_view source);
 

@@ -253,7 +253,7 @@ TEST_F(PeftFamilyTest, BiasesOfASavedBlockStandTwiceInTheFile) {
   EXPECT_THAT(refusal(), HasSubstr("no tensor of 'model.layers.0.self_attn.k_proj.bias'"));
 }
 
-// As in GPT-NeoX, whose output head has two names in sources, so that all other sources are listed twice.
+// GPT-NeoX's output head has two names in sources, and its weight table lists every source once for each name.
 TEST_F(PeftFamilyTest, TheBiasOfAFusedLinearIsReadOnceIfSourcesHaveTwoSpellings) {
   WeightRow& bias = *std::find_if(model_.table.begin(), model_.table.end(),
                                   [](const WeightRow& row) { return row.slot == kQkvBias; });

@@ -30,7 +30,8 @@ double shareLevel(std::span<const ClientCredits::Member> members, double limit) 
         weights += member.weight;
       }
     }
-    // What the members met leave raises the level, until no other member's need is met. Rounding may also lower it.
+    // A member whose need is met leaves the rest of its share to the others, so the level rises. It has its final value
+    // when a round meets no further need. Rounding can lower it a little, and then fewer needs are met than before.
     if (weights == 0 || (level >= 0 && met <= met_before)) return level;
     level = std::max(left / weights, 0.0);
   }
@@ -38,7 +39,8 @@ double shareLevel(std::span<const ClientCredits::Member> members, double limit) 
 
 }  // namespace
 
-// Also sets Member::credit to that before this step.
+// Opens accounts for the members, and drops those that need not be remembered. Sets each Member::credit to the credit
+// of its account, to which divide() has not yet added this step's share.
 void ClientCredits::updateAccounts(std::span<Member> members) {
   for (auto& [_, account] : accounts_) account.present = false;
   for (Member& member : members) {

@@ -88,7 +88,7 @@ TEST(ClientCredits, ACreditIsNotKeptForAClientThatLeaves) {
   EXPECT_EQ(members[0].credit, 4);
 }
 
-// Each need is computed as the level is, so that rounding decides which is larger.
+// The first member's need is a third of the limit, which is also the share of each: rounding decides which is larger.
 TEST(ClientCredits, NeedsAtTheLevelAreShared) {
   ClientCredits credits;
   std::vector<Member> members{{1, 1, 0.3}, {2, 1, 1.4}, {3, 1, 0.7}};

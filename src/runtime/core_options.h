@@ -41,7 +41,8 @@ struct CoreOptions {
   std::function<void(const AdapterCacheEvent&)> adapter_observer;  // called on the step thread; may be empty
   bool block_reuse = true;                                         // between requests
   executor::KvReuseScope reuse_scope = executor::KvReuseScope::kALL;
-  // What a full step reads of the base model's weights on all ranks; 0: adapters are taken to cost nothing.
+  // Bytes of the base model's weights that a step with max_batch_size rows reads on all ranks (Engine::stepBytes). The
+  // costs of adapters are relative to it; 0: rows of adapters cost no more than rows of the base.
   int64_t base_bytes = 0;
   int64_t kv_block_bytes = 0;  // bytes of one block over all layers, for statistics
 };

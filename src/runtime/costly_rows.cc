@@ -13,7 +13,7 @@ double mostOwed(double limit) { return std::max(64.0, 16 * limit); }
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
 bool isCostly(const RequestView& r) { return hasCostlyRows(r.adapter_size, r.scored_from, r.num_tokens); }
 
-// Of the next `rows` tokens, those with log probabilities.
+// How many of the request's next `rows` tokens have log probabilities.
 int32_t scoredOf(const RequestView& r, int32_t rows) {
   return std::clamp(r.num_cached + rows - r.scored_from, 0, rows);
 }

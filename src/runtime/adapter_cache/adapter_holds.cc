@@ -120,7 +120,7 @@ void AdapterHolds::give(const AdapterLoad& load) noexcept {
       fail(ErrorCode::kNotFound, "LoRA task {} was unregistered while it was loaded", load.key.task_id);
     }
   } catch (const Error& error) {
-    // A load notices in its own way that the adapter was removed.
+    // A load whose adapter was removed meanwhile may fail with kConflict, which invites to try again.
     const bool removed = at->second.gone && error.code() == ErrorCode::kConflict;
     drop(at, removed ? std::make_exception_ptr(Error(ErrorCode::kNotFound, error.what())) : std::current_exception());
     return;
