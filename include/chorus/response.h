@@ -59,12 +59,24 @@ struct Result {
   std::string adapterContentHash;
 };
 
+// Chorus: the adapter because of which a request failed.
+struct AdapterFault {
+  IdType taskId = 0;
+  std::string reason;    // the error's text without the adapter, one line
+  bool loading = false;  // its files or tensors could not be loaded; else it cannot be used in the way that was asked
+};
+
 // Copies share the result.
 class Response {
  public:
   Response(IdType requestId, std::string errorMsg, std::optional<IdType> clientId = std::nullopt,
-           ResponseErrorCode errorCode = ResponseErrorCode::kINTERNAL)
-      : requestId_(requestId), clientId_(clientId), error_(std::move(errorMsg)), errorCode_(errorCode) {}
+           ResponseErrorCode errorCode = ResponseErrorCode::kINTERNAL,
+           std::optional<AdapterFault> adapterFault = std::nullopt)
+      : requestId_(requestId),
+        clientId_(clientId),
+        error_(std::move(errorMsg)),
+        errorCode_(errorCode),
+        adapterFault_(std::move(adapterFault)) {}
   Response(IdType requestId, Result result, std::optional<IdType> clientId = std::nullopt)
       : Response(requestId, std::make_shared<const Result>(std::move(result)), clientId) {}
   // Chorus: with a result that is shared already; not null.
@@ -76,13 +88,16 @@ class Response {
   bool hasError() const { return error_.has_value(); }
   const std::string& getErrorMsg() const;  // throws std::logic_error without an error
   ResponseErrorCode getErrorCode() const;  // Chorus: throws std::logic_error without an error
-  const Result& getResult() const;         // throws std::logic_error with an error
+  // Chorus: nullopt if the error is not about one adapter, and without an error.
+  const std::optional<AdapterFault>& getAdapterFault() const { return adapterFault_; }
+  const Result& getResult() const;  // throws std::logic_error with an error
 
  private:
   IdType requestId_;
   std::optional<IdType> clientId_;
   std::optional<std::string> error_;
   ResponseErrorCode errorCode_ = ResponseErrorCode::kINTERNAL;
+  std::optional<AdapterFault> adapterFault_;
   std::shared_ptr<const Result> result_;
 };
 

@@ -138,7 +138,10 @@ TEST_F(ExecutorAdaptersTest, AFailedLoadFailsOnlyThoseWhoWaitForIt) {
   gate.open();
   const std::string text = "Error storing task=1 in PEFT cache -- adapter_model.safetensors is truncated";
   EXPECT_EQ(errorOf(first), text);
-  EXPECT_EQ(errorOf(second), text);
+  const auto fault = faultOf(second);
+  EXPECT_EQ(fault.taskId, 1u);
+  EXPECT_EQ(fault.reason, "adapter_model.safetensors is truncated");
+  EXPECT_TRUE(fault.loading);
   EXPECT_EQ(resultOf(other).outputTokenIds.at(0), expectedTokens({1}, 2, kVocab, "whole"));
 }
 
@@ -146,6 +149,9 @@ TEST_F(ExecutorAdaptersTest, AnAdapterLargerThanTheCacheIsRefused) {
   start();
   core->registerAdapter(1, fakeSource("huge-101"));
   EXPECT_EQ(errorOf(enqueue(withAdapter({1}, 2, 1))), "PEFT Cache is full. Could not store taskId=1");
+  const auto fault = faultOf(enqueue(withAdapter({1}, 2, 1)));
+  EXPECT_EQ(fault.taskId, 1u);
+  EXPECT_FALSE(fault.loading);
 }
 
 TEST_F(ExecutorAdaptersTest, AnAdapterThatDoesNotFitWaitsForRoom) {

@@ -216,6 +216,8 @@ TEST_P(CompositionEngineTest, DoraMembersAreRefusedInOneLine) {
     const Response response = await(executor_->enqueueRequest(composed(named)));
     ASSERT_TRUE(response.hasError());
     EXPECT_EQ(response.getErrorMsg(), "LoRA task 4 uses DoRA: it cannot be composed with others");
+    EXPECT_EQ(response.getAdapterFault().value().taskId, 4u);
+    EXPECT_EQ(response.getAdapterFault()->reason, "uses DoRA: it cannot be composed with others");
   }
   EXPECT_EQ(executor_->getAdapterCacheStats().host.pinnedAdapters, 0);
 }

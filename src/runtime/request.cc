@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "runtime/adapter_cache/adapter_error.h"
 #include "runtime/return_sequences.h"
 
 namespace chorus {
@@ -91,7 +92,9 @@ executor::Response Request::response(const Sequence& sequence, executor::FinishR
 
 executor::Response Request::errorResponse() const {
   if (verdict.error == nullptr) return {id, "std::bad_alloc", client_id, responseCode(ErrorCode::kExhausted)};
-  return {id, verdict.error->what(), client_id, responseCode(verdict.error->code())};
+  std::optional<executor::AdapterFault> fault;
+  if (const auto* of_adapter = dynamic_cast<const AdapterError*>(verdict.error.get())) fault = of_adapter->fault();
+  return {id, verdict.error->what(), client_id, responseCode(verdict.error->code()), std::move(fault)};
 }
 
 executor::RequestStats Request::stats(const Sequence& sequence, executor::IterationType step) {

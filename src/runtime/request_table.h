@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/adapter_cache/adapter_error.h"
 #include "runtime/request.h"
 
 namespace chorus {
@@ -36,7 +37,11 @@ class RequestTable {
     request.verdict = {Verdict::Kind::kFailed, executor::FinishReason::kNOT_FINISHED, nullptr};
     decided_ = true;
     try {
-      request.verdict.error = std::make_shared<const Error>(errorCodeOf(error), error.what());
+      if (const auto* of_adapter = dynamic_cast<const AdapterError*>(&error)) {
+        request.verdict.error = std::make_shared<const AdapterError>(*of_adapter);
+      } else {
+        request.verdict.error = std::make_shared<const Error>(errorCodeOf(error), error.what());
+      }
     } catch (...) {  // NOLINT(bugprone-empty-catch)
       // Request::errorResponse() answers a null error as std::bad_alloc.
     }

@@ -49,6 +49,11 @@ ErrorForm errorFormFor(std::string_view path, std::string_view request_id) {
   return {anthropic ? ErrorForm::Api::kAnthropic : ErrorForm::Api::kOpenAi, std::string(request_id)};
 }
 
+HttpHeaders idHeaders(const ErrorForm& form) {
+  if (form.api != ErrorForm::Api::kAnthropic) return {};
+  return {{"request-id", form.request_id}};
+}
+
 ApiError ApiError::invalid(std::string message, std::optional<std::string> param, std::optional<std::string> code) {
   return ApiError(400, std::move(message), std::string(kInvalidRequest), std::move(param), std::move(code));
 }

@@ -25,6 +25,8 @@ struct ErrorForm {
 
 // The form of the errors of a request to `path`: Anthropic's for /v1/messages and the paths below it.
 ErrorForm errorFormFor(std::string_view path, std::string_view request_id);
+// The headers of every answer, errors or not, from which the form's clients take the id besides x-request-id.
+HttpHeaders idHeaders(const ErrorForm& form);
 
 class ApiError : public std::exception {
  public:

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/adapter_cache/adapter_error.h"
 
 namespace chorus {
 namespace {
@@ -117,7 +118,7 @@ void AdapterHolds::give(const AdapterLoad& load) noexcept {
   try {
     store_.give(load, at->second.lease);
     if (at->second.gone && at->second.lease.ready()) {
-      fail(ErrorCode::kNotFound, "LoRA task {} was unregistered while it was loaded", load.key.task_id);
+      throw unusable(ErrorCode::kNotFound, load.key.task_id, "was unregistered while it was loaded");
     }
   } catch (const Error& error) {
     // A load whose adapter was removed meanwhile may fail with kConflict, which invites to try again.

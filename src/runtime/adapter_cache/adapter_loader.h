@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "runtime/adapter_cache/adapter_cache.h"
+#include "runtime/adapter_cache/adapter_error.h"
 #include "runtime/adapter_cache/adapter_source.h"
 
 namespace chorus {
@@ -23,7 +24,9 @@ struct AdapterLoad {
   std::string error;                             // one line
   ErrorCode error_code = ErrorCode::kInternal;
   bool reported = false;  // the error was an AdapterRefused
-  double seconds = 0;     // from submit() to the end of the last attempt
+  // Set by AdapterStore::takeLoaded() if parts is null. It stays null if there is no memory for it.
+  std::shared_ptr<const AdapterError> failure;
+  double seconds = 0;  // from submit() to the end of the last attempt
 };
 
 class AdapterLoader {

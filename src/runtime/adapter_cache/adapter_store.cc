@@ -11,13 +11,6 @@ namespace {
 
 AdapterSize sizeOfParts(const PreparedAdapter& parts) { return {static_cast<int64_t>(parts.bytes), parts.elements}; }
 
-// In TensorRT-LLM's words.
-std::string fullMessage(uint64_t task_id) {
-  return fmt::format("PEFT Cache is full. Could not store taskId={}", task_id);
-}
-
-[[noreturn]] void failTooLarge(uint64_t task_id) { throw Error(ErrorCode::kTooLarge, fullMessage(task_id)); }
-
 executor::AdapterCacheLevelStats statsOf(const AdapterLevel& level) {
   executor::AdapterCacheLevelStats stats;
   stats.residentAdapters = static_cast<executor::SizeType32>(level.entries());
@@ -81,7 +74,7 @@ uint64_t AdapterStore::addMember(uint64_t task_id, AdapterLease& lease) {
       return task.number;
     }
   }
-  fail(ErrorCode::kNotFound, "LoRA task {} not found in cache. Please send LoRA weights with request", task_id);
+  throw unusable(ErrorCode::kNotFound, task_id, "not found in cache. Please send LoRA weights with request");
 }
 
 namespace {
@@ -90,7 +83,7 @@ namespace {
 void refuseToCompose(const AdapterMember& member) {
   const std::string& refusal = member.parts->composition_refusal;
   if (refusal.empty()) return;
-  fail(ErrorCode::kUnsupported, "LoRA task {} {}: it cannot be composed with others", member.key.task_id, refusal);
+  throw unusable(ErrorCode::kUnsupported, member.key.task_id, refusal + ": it cannot be composed with others");
 }
 }  // namespace
 
@@ -168,7 +161,7 @@ bool AdapterStore::leavesRoom(const AdapterLease& lease, const ClientClaims& own
   if (!total.within(host.capacity()) || !AdapterSize().within(left)) return true;
   if (!own.adapters.empty()) return claimed.within(left);
   if (lease.members.size() == 1 || claimed.within(host.capacity() - claimed)) return true;
-  throw Error(ErrorCode::kBusy, fullMessage(lease.members.front().key.task_id));
+  throw cacheFull(ErrorCode::kBusy, lease.members.front().key.task_id);
 }
 
 void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_bypassed, int32_t max_bypasses,
@@ -190,8 +183,7 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
       if (!may_load_) --claims_left_;
       continue;
     }
-    if (reject_when_full_ || needsPinnedRoom())
-      throw Error(ErrorCode::kBusy, fullMessage(lease->members.front().key.task_id));
+    if (reject_when_full_ || needsPinnedRoom()) throw cacheFull(ErrorCode::kBusy, lease->members.front().key.task_id);
     // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterLease* other : leases) other->no_room = true;
     may_load_ = false;
@@ -238,7 +230,7 @@ bool AdapterStore::claimNow(AdapterLease& lease) {
   added_.clear();
   switch (cache_.claim(wants_, may_load_, added_)) {
     case AdapterCache::Claim::kTooLarge:
-      failTooLarge(lease.members.front().key.task_id);
+      throw cacheFull(ErrorCode::kTooLarge, lease.members.front().key.task_id);
     case AdapterCache::Claim::kNoRoom:
     case AdapterCache::Claim::kAbsent:
       return false;
@@ -302,7 +294,8 @@ void AdapterStore::settle(AdapterLease& lease) {
     lease.uses[i].size = sizeOfParts(*member.parts);
     total += lease.uses[i].size;
   }
-  if (!total.within(cache_.device().capacity())) failTooLarge(lease.members.front().key.task_id);
+  if (!total.within(cache_.device().capacity()))
+    throw cacheFull(ErrorCode::kTooLarge, lease.members.front().key.task_id);
   if (!ready) return;
   if (lease.is_composed) {
     for (const AdapterMember& member : lease.members) refuseToCompose(member);
@@ -341,7 +334,8 @@ void AdapterStore::give(const AdapterLoad& load, AdapterLease& lease) {
   if (member == lease.members.end()) return;
   if (load.parts == nullptr) {
     lease.members.erase(member);  // takeLoaded() has removed the entry and its claims
-    throw Error(load.error_code, load.error);
+    if (load.failure == nullptr) throw std::bad_alloc();
+    throw AdapterError(*load.failure);
   }
   member->parts = load.parts;
   settle(lease);
@@ -385,7 +379,7 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
   AdapterLoad& load = *taken;
   try {
     if (load.parts == nullptr) {
-      load.error = fmt::format("Error storing task={} in PEFT cache -- {}", load.key.task_id, load.error);
+      load.failure = std::make_shared<const AdapterError>(loadFailed(load.error_code, load.key.task_id, load.error));
     } else {
       auto& place = parts_[load.key];
       const AdapterSize size = sizeOfParts(*load.parts);
@@ -401,13 +395,11 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
       parts_.erase(load.key);
       load.parts.reset();
       const bool fits_alone = size.within(cache_.host().capacity());
-      load.error_code = fits_alone ? ErrorCode::kBusy : ErrorCode::kTooLarge;
-      load.error = fullMessage(load.key.task_id);
+      const ErrorCode code = fits_alone ? ErrorCode::kBusy : ErrorCode::kTooLarge;
+      load.failure = std::make_shared<const AdapterError>(cacheFull(code, load.key.task_id));
     }
   } catch (const std::bad_alloc&) {
     load.parts.reset();
-    load.error_code = ErrorCode::kExhausted;
-    load.error = "std::bad_alloc";
   }
   cache_.failed(load.key);
   // Tensors that failed to load are forgotten: the next request for the task id must bring weights again.

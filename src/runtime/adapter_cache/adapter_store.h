@@ -74,8 +74,9 @@ class AdapterStore {
              ClientClaims* own = nullptr);
 
   // takeLoaded: the next finished load, already in the cache if it succeeded; nullopt if there is none. Before the next
-  // call, pass it to give() for every lease: those that waited for it take its packed weights. give() throws Error if
-  // the lease's adapter failed to load, is too large or cannot be composed; the caller then releases the lease.
+  // call, pass it to give() for every lease: those that waited for it take its packed weights. give() throws Error
+  // (std::bad_alloc if there is no memory for one) if the lease's adapter failed to load, is too large or cannot be
+  // composed; the caller then releases the lease.
   std::optional<AdapterLoad> takeLoaded();
   void give(const AdapterLoad& load, AdapterLease& lease);
 

@@ -99,6 +99,11 @@ class CoreFixture : public ::testing::Test {
     }
     return all.back().getResult();
   }
+  // Of a request that fails because of an adapter.
+  executor::AdapterFault faultOf(executor::IdType id) {
+    const auto all = finish(id);
+    return all.empty() ? executor::AdapterFault() : all.back().getAdapterFault().value_or(executor::AdapterFault());
+  }
   std::string errorOf(executor::IdType id) {
     const auto all = finish(id);
     return !all.empty() && all.back().hasError() ? all.back().getErrorMsg() : "";

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/adapter_cache/adapter_error.h"
 #include "server/testing/adapter_routes_fixture.h"
 
 namespace chorus::server {
@@ -93,7 +94,7 @@ TEST_F(AdapterRoutesTest, SageMakersRoutes) {
   EXPECT_EQ(post("/adapters", {{"name", "c"}}).status, 400);
   EXPECT_EQ(answer("DELETE", "/adapters/a%20b").body, R"({"status":"Adapter a b unregistered"})");
   EXPECT_EQ(answer("DELETE", "/adapters/a%20b").status, 404);
-  engine.load_error.emplace(ErrorCode::kCorrupt, "Error storing task=9 in PEFT cache -- " + root.string() + "/x: bad");
+  engine.load_error = std::make_exception_ptr(loadFailed(ErrorCode::kCorrupt, 9, root.string() + "/x: bad"));
   const auto refused = post("/adapters", {{"name", "d"}, {"src", "one"}, {"preload", true}});
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(messageOf(refused), "The adapter 'd' cannot be served: x: bad");

@@ -10,11 +10,11 @@
 
 #include "base/free_text.h"
 #include "base/log.h"
+#include "runtime/adapter_cache/adapter_error.h"
 #include "server/admin/upload_body.h"
 #include "server/client_message.h"
 #include "server/errors.h"
 #include "server/http/body_memory.h"
-#include "server/openai/executor_error.h"
 #include "server/openai/models.h"
 #include "server/openai/request_json.h"
 #include "server/work/charged_body.h"
@@ -121,8 +121,8 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name, con
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const std::string message = clientMessage(e.what());
-    const auto failure = LoadFailure::in(message);
+    const auto* const of_adapter = dynamic_cast<const AdapterError*>(&e);
+    const std::string message = clientMessage(of_adapter != nullptr ? of_adapter->fault().reason : e.what());
     switch (e.code()) {
       case ErrorCode::kNotFound:
         return ApiError::modelNotFound(name);
@@ -133,11 +133,11 @@ ApiError loadError(const std::exception_ptr& error, const std::string& name, con
       case ErrorCode::kInvalidArgument:
       case ErrorCode::kCorrupt:
       case ErrorCode::kUnsupported:
-        if (failure) return ApiError::adapterRefused(name, failure->reason, field);
+        if (of_adapter != nullptr && of_adapter->fault().loading) return ApiError::adapterRefused(name, message, field);
         if (e.code() == ErrorCode::kUnsupported) return currentApiError();
         return ApiError::invalid(fmt::format("The adapter '{}': {}.", name, message));
       case ErrorCode::kConflict:
-        return ApiError::conflict(failure ? failure->reason : message);
+        return ApiError::conflict(message);
       default:
         return currentApiError();
     }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "runtime/adapter_cache/adapter_error.h"
 #include "server/access/api_keys.h"
 #include "server/testing/adapter_routes_fixture.h"
 
@@ -106,7 +107,7 @@ TEST_F(LifecycleRoutesTest, PinsAndPrefetches) {
   EXPECT_EQ(answer("GET", path + "/pin").status, 405);
   EXPECT_EQ(answer("POST", path + "/unknown").status, 405) << "a path of the adapter's own route";
   const auto fails = [&](ErrorCode code, int status, const std::string& text) {
-    engine.load_error.emplace(code, "/srv/secret/x: " + text);
+    engine.load_error = std::make_exception_ptr(Error(code, "/srv/secret/x: " + text));
     const auto response = answer("POST", path + "/pin");
     EXPECT_EQ(response.status, status) << response.body;
     EXPECT_THAT(response.body, Not(HasSubstr("/srv/secret")));
@@ -116,21 +117,21 @@ TEST_F(LifecycleRoutesTest, PinsAndPrefetches) {
   fails(ErrorCode::kCorrupt, 400, "not finite");
   fails(ErrorCode::kNotFound, 404, "gone");
   fails(ErrorCode::kTooLarge, 400, "too large");
-  engine.load_error.emplace(ErrorCode::kCorrupt, "Error storing task=7 in PEFT cache -- /srv/secret/a.bin: not finite");
+  engine.load_error = std::make_exception_ptr(loadFailed(ErrorCode::kCorrupt, 7, "/srv/secret/a.bin: not finite"));
   const auto refused = answer("POST", path + "/prefetch");
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(messageOf(refused), "The adapter 'placed' cannot be served: a.bin: not finite");
   EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "adapter_refused");
-  engine.load_error.emplace(ErrorCode::kConflict, "Error storing task=7 in PEFT cache -- its files keep changing");
+  engine.load_error = std::make_exception_ptr(loadFailed(ErrorCode::kConflict, 7, "its files keep changing"));
   EXPECT_EQ(messageOf(answer("POST", path + "/prefetch")), "its files keep changing");
 }
 
 TEST_F(LifecycleRoutesTest, APinOfANameThatGetsAnotherAdapterPinsThatOne) {
   const std::string path = kPlaced;
   const executor::IdType old = idOf("placed");
-  const Error replaced(ErrorCode::kConflict, "replaced by one with another tokenizer");
-  engine.on_load = [&](executor::IdType id) -> std::optional<Error> {
-    if (id != old) return std::nullopt;
+  const auto replaced = std::make_exception_ptr(Error(ErrorCode::kConflict, "replaced by one with another tokenizer"));
+  engine.on_load = [&](executor::IdType id) -> std::exception_ptr {
+    if (id != old) return nullptr;
     ServedModel model = *models.find("placed");
     model.adapter_id = old + 100;
     models.putAdapter(model);
@@ -139,7 +140,7 @@ TEST_F(LifecycleRoutesTest, APinOfANameThatGetsAnotherAdapterPinsThatOne) {
   EXPECT_EQ(answer("POST", path + "/pin").body, R"({"name":"placed","pinned":true})");
   EXPECT_EQ(engine.pinned, std::set<executor::IdType>{old + 100});
   // A conflict without another adapter is an answer.
-  engine.on_load = [&](executor::IdType) { return std::optional(replaced); };
+  engine.on_load = [&](executor::IdType) { return replaced; };
   EXPECT_EQ(answer("POST", path + "/pin").status, 409);
 }
 

@@ -39,8 +39,8 @@ struct HttpConnectionContext {
 };
 
 // Runs on a strand of its own. It also reads while a handler works, in order to notice that the client disconnects.
-// Requests are answered strictly one after another. http_connection.cc has the reading side, http_connection_write.cc
-// the writing side.
+// Requests are answered strictly one after another. http_connection.cc has its beginning, its deadlines and its end,
+// http_connection_read.cc the way of a request to the handler, http_connection_write.cc the way of the answer.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   struct Peer {

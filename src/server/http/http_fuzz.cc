@@ -1,6 +1,6 @@
 // Sends arbitrary bytes as a client. The server must answer or close, and must pass only bounded requests to its
 // handler.
-// parses: src/server/http/http_connection.cc src/server/http/header_checks.cc src/server/http/body_decoder.cc
+// parses: src/server/http/http_connection_read.cc src/server/http/header_checks.cc src/server/http/body_decoder.cc
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

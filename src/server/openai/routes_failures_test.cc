@@ -180,8 +180,8 @@ TEST_F(RoutesTest, Refusals) {
 
 TEST_F(RoutesTest, EngineErrors) {
   using Code = executor::ResponseErrorCode;
-  const auto fails = [&](const char* text, Code code) {
-    engine.failFromNow(text, code);
+  const auto fails = [&](const char* text, Code code, std::optional<executor::AdapterFault> fault = std::nullopt) {
+    engine.failFromNow(text, code, std::move(fault));
     return answer("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
   };
   const auto busy = fails("PEFT Cache is full. Could not store taskId=1", Code::kBUSY);
@@ -192,10 +192,10 @@ TEST_F(RoutesTest, EngineErrors) {
   engine.error_code = Code::kTOO_LARGE;
   EXPECT_EQ(completion(R"("prompt":"x")", 400)["error"]["code"], "adapter_too_large");
   EXPECT_EQ(fails("std::bad_alloc", Code::kEXHAUSTED).status, 503);
-  const auto replaced =
-      fails("Error storing task=1 in PEFT cache -- adapter 'a' was replaced; send the request again", Code::kCONFLICT);
+  const auto replaced = fails("Error storing task=1 in PEFT cache -- replaced", Code::kCONFLICT,
+                              executor::AdapterFault{1, "replaced", true});
   EXPECT_EQ(replaced.status, 409);
-  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], "adapter 'a' was replaced; send the request again");
+  EXPECT_EQ(Json::parse(replaced.body)["error"]["message"], "replaced");
   engine.failFromNow("LoRA task 1 not found in cache. Please send LoRA weights with request", Code::kNOT_FOUND);
   EXPECT_EQ(completion(R"("prompt":"x")", 404)["error"]["code"], "model_not_found");
   EXPECT_EQ(fails("Encountered an error in forwardAsync function: /srv/x: gone", Code::kINTERNAL).status, 500);
@@ -205,8 +205,8 @@ TEST_F(RoutesTest, EngineErrors) {
 
 TEST_F(RoutesTest, AnAdapterThatCannotBeLoadedIsNamed) {
   using Code = executor::ResponseErrorCode;
-  const auto fails = [&](const char* text, Code code) {
-    engine.failFromNow(text, code);
+  const auto fails = [&](const char* reason, Code code) {
+    engine.failFromNow("in the executor's words", code, executor::AdapterFault{1, reason, true});
     const auto response = answer("POST", "/v1/completions", R"({"model":"shift","prompt":"x"})");
     const Json error = Json::parse(response.body)["error"];
     return fmt::format("{} {} {} {}", response.status, error["param"].dump(), error["code"].dump(),
@@ -215,12 +215,10 @@ TEST_F(RoutesTest, AnAdapterThatCannotBeLoadedIsNamed) {
   const char* const refusal =
       R"(400 "model" "adapter_refused" The adapter 'shift' cannot be served: m.bin: not finite)";
   for (const Code code : {Code::kCORRUPT, Code::kINVALID_ARGUMENT, Code::kUNSUPPORTED}) {
-    EXPECT_EQ(fails("Error storing task=1 in PEFT cache -- /srv/x/m.bin: not finite", code), refusal);
+    EXPECT_EQ(fails("/srv/x/m.bin: not finite", code), refusal);
   }
-  EXPECT_EQ(fails("Error storing task=1 in PEFT cache -- /srv/x/m.bin: cannot be read", Code::kINTERNAL),
+  EXPECT_EQ(fails("/srv/x/m.bin: cannot be read", Code::kINTERNAL),
             R"(500 null "internal_error" The adapter 'shift' could not be loaded: m.bin: cannot be read)");
-  EXPECT_EQ(fails("Error storing task=x in PEFT cache -- odd", Code::kCORRUPT),
-            "400 null null Error storing task=x in PEFT cache -- odd");
 }
 
 // A client retries by the status, which a stream that has begun cannot have any more.
@@ -245,8 +243,8 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
   using Code = executor::ResponseErrorCode;
   models.putAdapter({.name = "first", .adapter_id = 7, .text = codec});
   models.putAdapter({.name = "second", .adapter_id = 17, .text = codec});
-  const auto fails = [&](const char* text, Code code) {
-    engine.failFromNow(text, code);
+  const auto fails = [&](executor::AdapterFault fault, Code code) {
+    engine.failFromNow("in the executor's words", code, std::move(fault));
     const auto response = answer("POST", "/v1/completions",
                                  R"({"model":"base","prompt":"x","adapters":[{"name":"first","weight":1},)"
                                  R"({"name":"second","weight":1}]})");
@@ -256,14 +254,14 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
                                                        : Json());
     return std::to_string(response.status) + " " + error["message"].get<std::string>();
   };
-  EXPECT_EQ(fails("Error storing task=17 in PEFT cache -- /srv/second/adapter_config.json: gone", Code::kNOT_FOUND),
+  EXPECT_EQ(fails({17, "/srv/second/adapter_config.json: gone", true}, Code::kNOT_FOUND),
             "404 The model `second` does not exist or you do not have access to it.");
-  EXPECT_EQ(fails("Error storing task=7 in PEFT cache -- /srv/first/adapter_model.bin: bad", Code::kCORRUPT),
+  EXPECT_EQ(fails({7, "/srv/first/adapter_model.bin: bad", true}, Code::kCORRUPT),
             "400 The adapter 'first' cannot be served: adapter_model.bin: bad");
-  EXPECT_THAT(fails("PEFT Cache is full. Could not store taskId=17", Code::kBUSY),
+  EXPECT_THAT(fails({17, "does not fit"}, Code::kBUSY),
               ::testing::AllOf(::testing::StartsWith("429 "), ::testing::HasSubstr("the adapter `second`")));
-  EXPECT_EQ(fails("LoRA task 17 uses DoRA", Code::kUNSUPPORTED), "400 adapter `second` uses DoRA");
-  EXPECT_EQ(fails("Error storing task=70 in PEFT cache -- gone", Code::kNOT_FOUND),
+  EXPECT_EQ(fails({17, "uses DoRA"}, Code::kUNSUPPORTED), "400 The adapter 'second' uses DoRA.");
+  EXPECT_EQ(fails({70, "gone", true}, Code::kNOT_FOUND),
             "404 The model `base` does not exist or you do not have access to it.");
 }
 

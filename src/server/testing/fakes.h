@@ -155,9 +155,8 @@ class FakeEngine : public EngineClient {
   }
   // Loads at once, or fails with load_error, or with the error of on_load.
   void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) override {
-    const std::optional<Error> error = on_load ? on_load(taskId) : load_error;
-    if (error) {
-      if (loaded) loaded(std::make_exception_ptr(*error));
+    if (const std::exception_ptr error = on_load ? on_load(taskId) : load_error) {
+      if (loaded) loaded(error);
       return;
     }
     loaded_ids.insert(taskId);
@@ -197,15 +196,18 @@ class FakeEngine : public EngineClient {
   executor::LiveBatch live;  // liveBatch() adds the running requests
   size_t queue_limit = 64;
   // Requests that run and those that come fail with this error at their next token.
-  void failFromNow(const std::string& text, executor::ResponseErrorCode code) {
+  void failFromNow(const std::string& text, executor::ResponseErrorCode code,
+                   std::optional<executor::AdapterFault> fault = std::nullopt) {
     const std::lock_guard lock(mutex_);
     error_text = text;
     error_code = code;
+    adapter_fault = std::move(fault);
   }
   bool fails_at_once = false;  // before the first token
   bool times_out = false;      // every request ends as kTIMED_OUT before its first token
   std::string error_text;      // when set, every request fails with it after its first token
   executor::ResponseErrorCode error_code = executor::ResponseErrorCode::kINTERNAL;
+  std::optional<executor::AdapterFault> adapter_fault;
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
   executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
   int32_t cached_tokens = 0;  // Result::cachedTokens of the first request, and twice as many of later ones
@@ -215,10 +217,10 @@ class FakeEngine : public EngineClient {
   std::set<executor::IdType> pinned;
   std::set<executor::IdType> loaded_ids;  // of loadAdapter()
   std::optional<Error> content_error;     // of reading an adapter's values at its registration
-  std::optional<Error> load_error;
+  std::exception_ptr load_error;
   std::function<void()> on_enqueue;
   std::function<void()> on_live_batch;
-  std::function<std::optional<Error>(executor::IdType)> on_load;
+  std::function<std::exception_ptr(executor::IdType)> on_load;
 
  private:
   struct Running {
@@ -244,7 +246,7 @@ class FakeEngine : public EngineClient {
   bool advance(executor::IdType id, Running& running) {
     const executor::Request& request = running.request;
     if (!error_text.empty() && (fails_at_once || !running.made.empty())) {
-      running.callback(executor::Response(id, error_text, std::nullopt, error_code));
+      running.callback(executor::Response(id, error_text, std::nullopt, error_code, adapter_fault));
       return true;
     }
     if (times_out) {
