@@ -146,8 +146,8 @@ class Memo {
 
 class Machine {
  public:
-  Machine(std::string_view bytes, std::string_view source, PickleHost& host, PickleHeap& heap)
-      : bytes_(bytes), source_(source), host_(host), heap_(heap) {}
+  Machine(PartialBytes bytes, std::string_view source, PickleHost& host, PickleHeap& heap)
+      : bytes_(std::move(bytes)), source_(source), host_(host), heap_(heap) {}
 
   PickleValue run() {
     if (take(1)[0] != static_cast<char>(kProto)) corrupt("it does not begin with its protocol");
@@ -174,11 +174,16 @@ class Machine {
     fail(ErrorCode::kUnsupported, "{}: the pickle uses {}, which tensors do not need: refused", source_, opcode);
   }
 
+  std::string_view read(uint64_t size) const {
+    const auto bytes = bytes_.read(at_, size);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
   std::string_view take(uint64_t size) {
     if (size > bytes_.size() - at_) {
       corrupt(bytes_.size() < kMaxPickleBytes ? "it is cut off" : "it has more than 32 MiB");
     }
-    const std::string_view taken = bytes_.substr(at_, size);
+    const std::string_view taken = read(size);
     at_ += size;
     return taken;
   }
@@ -192,7 +197,7 @@ class Machine {
     return value;
   }
   std::string_view line() {
-    const size_t end = bytes_.substr(at_, kMaxNameBytes).find('\n');
+    const size_t end = read(std::min(kMaxNameBytes, bytes_.size() - at_)).find('\n');
     if (end == std::string_view::npos) corrupt("a name has no end");
     const std::string_view text = take(end);
     ++at_;
@@ -445,7 +450,7 @@ class Machine {
     corrupt("an unknown opcode");
   }
 
-  std::string_view bytes_;
+  PartialBytes bytes_;
   std::string_view source_;
   PickleHost& host_;
   PickleHeap& heap_;
@@ -466,9 +471,14 @@ PickleValue PickleHeap::newContainer(PickleKind kind) {
 }
 
 Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host) {
-  bytes = bytes.substr(0, kMaxPickleBytes);
-  Pickle pickle{PickleHeap(bytes), {}, 0};
-  Machine machine(bytes, source, host, pickle.heap);
+  return readPickle(PartialBytes(std::as_bytes(std::span(bytes))), source, host);
+}
+
+Pickle readPickle(const PartialBytes& bytes, std::string_view source, PickleHost& host) {
+  const PartialBytes within = bytes.part(0, std::min(bytes.size(), kMaxPickleBytes));
+  const auto memory = within.memory();
+  Pickle pickle{PickleHeap({reinterpret_cast<const char*>(memory.data()), memory.size()}), {}, 0};
+  Machine machine(within, source, host, pickle.heap);
   pickle.root = machine.run();
   pickle.size = machine.position();
   return pickle;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/partial_bytes.h"
+
 namespace chorus {
 
 enum class PickleKind : uint8_t {
@@ -98,9 +100,11 @@ struct Pickle {
   size_t size = 0;  // bytes of the pickle, including the STOP opcode
 };
 
-// Reads the pickle (protocols 2 to 5) at the beginning of `bytes`, which must outlive the result. Limits: 32 MiB, 2
-// million opcodes, and a few tens of bytes of memory per opcode. Throws Error(kCorrupt) for bytes that are not a
-// pickle, Error(kUnsupported) for an opcode that builds anything but data (it is named).
+// Reads the pickle (protocols 2 to 5) at the beginning of `bytes`, whose memory must outlive the result, and none of
+// the bytes behind it but those that could belong to a name. Limits: 32 MiB, 2 million opcodes, and a few tens of bytes
+// of memory per opcode. Throws Error(kCorrupt) for bytes that are not a pickle, Error(kUnsupported) for an opcode that
+// builds anything but data (it is named).
+Pickle readPickle(const PartialBytes& bytes, std::string_view source, PickleHost& host);
 Pickle readPickle(std::string_view bytes, std::string_view source, PickleHost& host);
 
 }  // namespace chorus

@@ -127,7 +127,9 @@ class ZipReader {
 
 class LegacyReader {
  public:
-  LegacyReader(Bytes bytes, std::string_view source) : bytes_(bytes), source_(source) {}
+  // zeros: as of ZipReader::read().
+  LegacyReader(PartialBytes bytes, Bytes zeros, std::string_view source)
+      : bytes_(std::move(bytes)), zeros_(zeros), source_(source) {}
 
   TorchContents read(OtherClasses others) {
     TorchObjects none(source_, 6);
@@ -168,7 +170,7 @@ class LegacyReader {
   }
 
   Pickle next(TorchObjects& objects) {
-    Pickle pickle = readPickle(asText(bytes_.subspan(at_)), source_, objects);
+    Pickle pickle = readPickle(bytes_.part(at_, bytes_.size() - at_), source_, objects);
     at_ += pickle.size;
     return pickle;
   }
@@ -187,19 +189,21 @@ class LegacyReader {
   Bytes storageBytes(const TorchStorage& storage) {
     constexpr size_t kCountBytes = 8;
     if (bytes_.size() - at_ < kCountBytes) corrupt("it is cut off");
-    uint64_t count = 0;
-    std::memcpy(&count, bytes_.data() + at_, kCountBytes);
+    uint64_t count = storage.elements;
+    // The numbers lie between the values, so reading them with a header would read pieces of the whole file.
+    if (zeros_.empty()) std::memcpy(&count, bytes_.read(at_, kCountBytes).data(), kCountBytes);
     at_ += kCountBytes;
     if (count != storage.elements) {
       corrupt(fmt::format("storage '{}' has {} elements, its tensors expect {}", storage.key, count, storage.elements));
     }
     if (bytes_.size() - at_ < storage.bytes()) corrupt("it is cut off");
-    const Bytes result = bytes_.subspan(at_, storage.bytes());
+    const Bytes result = zeros_.empty() ? bytes_.read(at_, storage.bytes()) : zeros_.first(storage.bytes());
     at_ += result.size();
     return result;
   }
 
-  Bytes bytes_;
+  PartialBytes bytes_;
+  Bytes zeros_;
   std::string source_;
   size_t at_ = 0;
 };
@@ -230,7 +234,7 @@ bool isTorchPickle(Bytes first) { return asText(first).starts_with('\x80'); }
 TorchContents readTorchContents(Bytes bytes, std::string_view source, OtherClasses others) {
   const std::string_view text = asText(bytes);
   if (isTorchArchive(bytes)) return ZipReader(PartialBytes(bytes), source).read({}, others);
-  if (isTorchPickle(bytes)) return LegacyReader(bytes, source).read(others);
+  if (isTorchPickle(bytes)) return LegacyReader(PartialBytes(bytes), {}, source).read(others);
   if (text.size() > kTarMagicAt && text.substr(kTarMagicAt).starts_with("ustar")) {
     fail(ErrorCode::kUnsupported, "{}: a tar file of PyTorch before 0.1.10; load it there and save it again", source);
   }
@@ -238,8 +242,11 @@ TorchContents readTorchContents(Bytes bytes, std::string_view source, OtherClass
   fail(ErrorCode::kCorrupt, "{}: not a PyTorch file", source);
 }
 
-TorchContents readTorchHeader(const PartialBytes& archive, std::string_view source, Bytes zeros) {
-  return ZipReader(archive, source).read(zeros, OtherClasses::kRefused);
+TorchContents readTorchHeader(const PartialBytes& file, std::string_view source, Bytes zeros) {
+  if (isTorchPickle(file.read(0, std::min<size_t>(file.size(), 1)))) {
+    return LegacyReader(file, zeros, source).read(OtherClasses::kRefused);
+  }
+  return ZipReader(file, source).read(zeros, OtherClasses::kRefused);
 }
 
 std::vector<std::pair<std::string_view, PickleValue>> namedItems(const PickleHeap& heap,

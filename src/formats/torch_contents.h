@@ -31,9 +31,9 @@ bool isTorchPickle(std::span<const std::byte> first);
 // of TorchFile::open.
 TorchContents readTorchContents(std::span<const std::byte> bytes, std::string_view source,
                                 OtherClasses others = OtherClasses::kRefused);
-// Reads only the directory and the pickle of a zip archive. `zeros`, memory of the file's size, stands for the bytes of
-// every storage.
-TorchContents readTorchHeader(const PartialBytes& archive, std::string_view source, std::span<const std::byte> zeros);
+// Reads only the pickles and the directory of a zip archive. `zeros`, memory of the file's size, stands for the bytes
+// of every storage.
+TorchContents readTorchHeader(const PartialBytes& file, std::string_view source, std::span<const std::byte> zeros);
 
 // The items of a dictionary whose keys are texts, ordered by the first occurrence of each key; the last value of a key
 // counts. The keys are views of the pickle.

@@ -19,7 +19,7 @@ const chorus::test::FixedCost chorus::test::kFixedCost{.microseconds = 500, .byt
 
 namespace {
 
-// Reads the header of an archive from memory in which only the bytes that it asks for are those of the file.
+// Reads the header of a file from memory in which only the bytes that it asks for are those of the file.
 chorus::TorchFile parseHeader(std::span<const std::byte> bytes) {
   std::vector<std::byte> memory(bytes.size());
   const auto need = [&](size_t at, size_t size) {
@@ -30,7 +30,7 @@ chorus::TorchFile parseHeader(std::span<const std::byte> bytes) {
 
 // `file`: the same bytes, read whole. Null: they were refused.
 void checkHeader(std::span<const std::byte> bytes, const chorus::TorchFile* file) {
-  if (!chorus::isTorchArchive(bytes)) return;
+  if (!chorus::isTorchArchive(bytes) && !chorus::isTorchPickle(bytes)) return;
   try {
     const auto header = parseHeader(bytes);
     if (file == nullptr) return;

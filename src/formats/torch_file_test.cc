@@ -96,7 +96,8 @@ TEST(TorchFileTest, AHeaderAloneHasNamesTypesAndShapes) {
   for (const auto& entry : fs::directory_iterator(kSource / "tests/fuzz/torch_file_fuzz")) {
     SCOPED_TRACE(entry.path());
     const std::string bytes = readFile(entry.path(), size_t{1} << 24);
-    if (!isTorchArchive(std::as_bytes(std::span(bytes)))) continue;
+    const auto first = std::as_bytes(std::span(bytes));
+    if (!isTorchArchive(first) && !isTorchPickle(first)) continue;
     std::optional<TorchFile> whole;
     try {
       whole = parse(bytes);
@@ -275,6 +276,23 @@ TEST(TorchFileTest, FilesBeforeZipAreChecked) {
   EXPECT_THAT(refusalOf(legacyOf(body, keys, data, global("os", "system") + tuple({text("id")}) + "R")),
               HasSubstr("os.system"));
   EXPECT_THAT(refusalOf(pickled::whole(number(3))), HasSubstr("torch.save did not write"));
+}
+
+TEST(TorchFileTest, AHeaderOfAFileBeforeZipIsReadWithoutTheStorages) {
+  constexpr int32_t kMany = 1 << 20;
+  const std::string body = dict({{"w", tensor(storage(kFloats, "k", kMany, true), 0, {kMany / 2, 2}, {2, 1})}});
+  const std::string values = littleEndian<uint64_t>(kMany) + std::string(kMany * sizeof(float), '\x7f');
+  const std::string keys = "](" + text("k") + "e";
+  size_t needed = 0;
+  EXPECT_THAT(parseHeader(legacyOf(body, keys, values), &needed).find("w")->shape, ElementsAre(kMany / 2, 2));
+  EXPECT_LT(needed, 16384u);
+  EXPECT_THAT(errorOf([&] { parseHeader(legacyOf(body, keys, values.substr(1))); }), HasSubstr("cut off"));
+  EXPECT_THAT(errorOf([&] { parseHeader(legacyOf(body, keys, values + "x")); }), HasSubstr("follow its last storage"));
+  // A tenant's sparse file that only seems to be a pickle.
+  needed = 0;
+  EXPECT_THAT(errorOf([&] { parseHeader("\x80\x02" + std::string(size_t{64} << 20, '\0'), &needed); }),
+              HasSubstr("unknown opcode"));
+  EXPECT_LT(needed, 4096u);
 }
 
 // A text of the pickle with its number in the memo, and a reference to it.

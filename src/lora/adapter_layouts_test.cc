@@ -1,5 +1,6 @@
 // Tests that an adapter is read with the same bits from the layouts of several tools, and that malformed layouts are
 // refused in one line.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -413,6 +414,8 @@ TEST_F(AdapterLayoutsTest, SavedModulesHaveTheirNameOrTheWrappers) {
   put(kPeft + "model.norm.modules_to_save.default.weight", {4}, 30);
   put(kPeft + "model.norm.modules_to_save.other.weight", {4}, 32);
   EXPECT_THAT(refusal(), HasSubstr("is for the same weights as"));
+  for (int i = 0; i < 65; ++i) put(kPeft + fmt::format("model.norm.modules_to_save.{}.weight", i), {4}, 30);
+  EXPECT_THAT(refusal(), HasSubstr("is one of more than 64 for the same weights"));
 }
 
 TEST_F(AdapterLayoutsTest, AnAdapterWithoutEffectIsNoticed) {

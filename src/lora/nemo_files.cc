@@ -9,16 +9,12 @@
 #include "formats/nemo_layout.h"
 #include "formats/safetensors.h"
 #include "formats/tar_archive.h"
-#include "formats/torch_contents.h"
 #include "formats/yaml.h"
 
 namespace chorus {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Thrown for a file of PyTorch 1.5 or older, which has no header that could be read alone.
-struct HasNoHeader {};
 
 // The config and the checkpoints of an unpacked archive. parse(member's bytes, its name) reads a checkpoint.
 template <typename Parse>
@@ -76,17 +72,9 @@ NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max
   const auto head = files.readHead(name, kFirst, max_bytes);
   if (isGzip(head.contents->bytes())) return readNemoFiles(files, name, max_bytes);
   const std::string source = files.directory().pathOf(name).string();
-  const auto parse = [](const PartialBytes& member, const fs::path& path) {
-    if (isTorchPickle(member.read(0, std::min(kFirst, member.size())))) throw HasNoHeader();
-    return parseTorchHeader(member, path);
-  };
-  NemoFiles read;
-  try {
-    read = files.readParts(name, max_bytes, Safetensors::kMaxHeaderBytes,
-                           [&](const PartialBytes& tar) { return readMembers(tar, source, parse); });
-  } catch (const HasNoHeader&) {
-    return readNemoFiles(files, name, max_bytes);
-  }
+  const auto parse = [](const PartialBytes& member, const fs::path& path) { return parseTorchHeader(member, path); };
+  NemoFiles read = files.readParts(name, max_bytes, Safetensors::kMaxHeaderBytes,
+                                   [&](const PartialBytes& tar) { return readMembers(tar, source, parse); });
   read.size = head.file_size;
   return read;
 }

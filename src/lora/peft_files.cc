@@ -61,15 +61,12 @@ void readTorchHeader(FileReader& files, size_t max_bytes, PeftHeaders& headers) 
   const fs::path& path = headers.weights_path;
   const auto head = files.readHead(path.filename(), kFirst, max_bytes);
   headers.weights_bytes = head.file_size;
-  if (isTorchArchive(head.contents->bytes())) {
-    const auto parse = [&](const PartialBytes& bytes) { return parseTorchHeader(bytes, path); };
-    headers.parsed = files.readParts(path.filename(), max_bytes, Safetensors::kMaxHeaderBytes, parse);
-    return;
+  // Names other formats in its error.
+  if (!isTorchArchive(head.contents->bytes()) && !isTorchPickle(head.contents->bytes())) {
+    parseTensorFile(head.contents->bytes(), path, nullptr);
   }
-  // Refuses files of other formats, before they are read whole.
-  if (!isTorchPickle(head.contents->bytes())) parseTensorFile(head.contents->bytes(), path, nullptr);
-  const auto whole = files.read(path.filename(), max_bytes);
-  headers.parsed = parseTensorFile(whole->bytes(), path, whole);
+  const auto parse = [&](const PartialBytes& bytes) { return parseTorchHeader(bytes, path); };
+  headers.parsed = files.readParts(path.filename(), max_bytes, Safetensors::kMaxHeaderBytes, parse);
 }
 
 // Numbers of values of the largest adapter: of whole weights, and of A and B.

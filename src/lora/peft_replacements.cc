@@ -187,6 +187,10 @@ bool PeftReplacements::collect(const std::string& name, const PeftKey& key) {
   std::string* slot = tensorFor(key);
   if (slot == nullptr) return false;
   if (key.part == PeftPart::kSaved) {
+    // PEFT writes one for each adapter that wrapped the module. A name costs a search, and a tenant may write many.
+    constexpr int kMostForOne = 64;
+    if (++saved_for_[slot] > kMostForOne)
+      refuse(name, fmt::format("is one of more than {} for the same weights", kMostForOne));
     saved_.emplace_back(name, key);
     return true;
   }

@@ -108,6 +108,7 @@ class PeftReplacements {
   std::string embedding_, head_, head_bias_;            // names of tensors; empty: the base's values are used
   std::map<std::string, std::string> tokens_;           // BaseNames -> tensor
   std::vector<std::pair<std::string, PeftKey>> saved_;  // tensors of PeftPart kSaved
+  std::map<const std::string*, int> saved_for_;         // numbers of them by tensorFor()
   int64_t input_vocabulary_ = 0;
   int64_t head_vocabulary_ = 0;
 };

@@ -72,6 +72,16 @@ std::vector<executor::AdapterTensorReport> tensorReports(const PeftFiles& files,
   return reports;
 }
 
+// Multiplications for the norms of W + scale B A, which a load of a DoRA adapter computes.
+double normProducts(const Adapter& adapter) {
+  if (!adapter.uses_dora) return 0;
+  double products = 0;
+  for (const AdapterModule& module : adapter.modules) {
+    products += static_cast<double>(module.in) * static_cast<double>(module.out) * static_cast<double>(module.rank);
+  }
+  return products;
+}
+
 void logLeftOut(const Adapter& adapter) {
   if (adapter.num_of_other_parts == 0) return;
   log::warn("adapter {}: {} tensors of parts of the model that are not served are left out, such as '{}'", adapter.name,
@@ -112,7 +122,9 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(const std::files
 
 std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::AdapterFiles files_of) const {
   constexpr std::chrono::milliseconds kHeavy{500};
-  constexpr size_t kHeavyBytes = size_t{256} << 20;  // reading and checking this much takes about kHeavy
+  // Work of about kHeavy: reading and checking bytes, and the products of DoRA's norms.
+  constexpr size_t kHeavyBytes = size_t{256} << 20;
+  constexpr double kHeavyProducts = 5e8;
   const auto begin = std::chrono::steady_clock::now();
   BackgroundThrottle throttle(throttle_());
   auto source = std::make_shared<AdapterSource>();
@@ -134,7 +146,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     source->droppable_bytes = shapes.droppable_bytes;
     source->learned = std::make_shared<LearnedContent>();
     source->on_refused = std::move(files_of.onRefused);
-    large = headers.weightsBytes() > kHeavyBytes;
+    large = headers.weightsBytes() > kHeavyBytes || shapes.norm_products > kHeavyProducts;
   } else {
     const AdapterContents files = readAdapterFiles(source->location, limits, file_memory_, &throttle);
     const Adapter adapter = readAdapter(files, name, target);
@@ -158,7 +170,7 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
     Adapter adapter = readAdapter(headers.parse(), name, target);
     logLeftOut(adapter);
     const auto bytesOf = [&] { return ranks_.preparedBytes(adapter, target.throttle, throttle_); };
-    Shapes shapes{bytesOf(), adapterElements(adapter)};
+    Shapes shapes{bytesOf(), adapterElements(adapter), 0, normProducts(adapter)};
     const auto may_be_copy = [&](const AdapterWeight& weight) { return mayBeCopyOfBase(adapter, weight); };
     if (std::erase_if(adapter.weights, may_be_copy) > 0) shapes.droppable_bytes = shapes.bytes - bytesOf();
     return shapes;
