@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <span>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "server/http/tls_certificates.h"
+#include "server/http/tls_handshakes.h"
 
 namespace chorus::server {
 
@@ -43,10 +45,14 @@ class ConnectionStream {
     socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
     socket_.non_blocking(true, ignored);
   }
-  // A connection with TLS calls it before its first read or write. handler: void(ErrorCode, size_t).
+  // A connection with TLS calls it before its first read or write. Until the handler, a void(ErrorCode, size_t), is
+  // called, only breakOff() and close() may be. client: as whose work the steps count. The handler keeps the stream
+  // alive.
   template <typename Handler>
-  void handshake(Handler handler) {
-    advance([](TlsSession& tls) { return tls.handshake(); }, std::move(handler));
+  void handshake(TlsHandshakes& worker, uint64_t client, Handler handler) {
+    handshakes_ = &worker;
+    client_ = client;
+    awaitStep(Socket::wait_read, std::move(handler));
   }
   // After a failed handshake: makes this a stream without TLS. Returns whether the client sent HTTP without TLS.
   bool dropTls() {
@@ -86,14 +92,60 @@ class ConnectionStream {
     ErrorCode ignored;
     socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
   }
-  // Waiting handlers are called with an error.
+  // Waiting handlers are called with an error, or destroyed.
   void close() noexcept {
+    closed_ = true;
+    if (stepping_ && handshakes_->drop(step_)) stepping_ = false;
+    // The descriptor must not become that of another connection while a step of the handshake uses it.
+    if (stepping_) return breakOff();
     ErrorCode ignored;
     socket_.close(ignored);
   }
 
  private:
   static constexpr size_t kReadBytes = size_t{64} << 10;  // on the stack; a record of TLS has at most 16 KiB
+
+  // Waits for the socket before each step, so that a silent client never has a turn of the worker.
+  template <typename Handler>
+  void awaitStep(Socket::wait_type direction, Handler handler) {
+    whenReady(direction, [this](Handler& next) { beginStep(next); }, std::move(handler));
+  }
+
+  // The session belongs to the worker from here to endStep().
+  template <typename Handler>
+  void beginStep(Handler handler) {
+    if (!socket_.is_open() || handshakes_->stopped()) {
+      return finish(boost::asio::error::operation_aborted, 0, std::move(handler));
+    }
+    auto done = [this, strand = executor(), handler = std::move(handler)](TlsSession::Result result) mutable {
+      boost::asio::post(strand, [this, result, handler = std::move(handler)]() mutable {
+        endStep(result.status, std::move(handler));
+      });
+    };
+    stepping_ = true;
+    try {
+      step_ = handshakes_->step(client_, *tls_, std::move(done));
+    } catch (...) {
+      stepping_ = false;
+      throw;
+    }
+  }
+
+  template <typename Handler>
+  void endStep(TlsSession::Status status, Handler handler) {
+    stepping_ = false;
+    if (closed_) {
+      close();
+      return handler(boost::asio::error::operation_aborted, 0);
+    }
+    const ErrorCode error = errorOf(status);
+    if (error != boost::asio::error::would_block) return handler(error, 0);
+    try {
+      awaitStep(status == TlsSession::Status::kWantsRead ? Socket::wait_read : Socket::wait_write, handler);
+    } catch (const std::exception&) {  // without memory to wait
+      handler(boost::asio::error::no_memory, 0);
+    }
+  }
 
   // Takes the step until it is done, and waits for the socket in between.
   template <typename Step, typename Handler>
@@ -174,6 +226,12 @@ class ConnectionStream {
 
   Socket socket_;
   std::unique_ptr<TlsSession> tls_;
+  // Of the handshake.
+  TlsHandshakes* handshakes_ = nullptr;
+  uint64_t client_ = 0;
+  uint64_t step_ = 0;      // the id of the last step
+  bool stepping_ = false;  // a step waits or is being computed
+  bool closed_ = false;
 };
 
 }  // namespace chorus::server

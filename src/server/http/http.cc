@@ -36,6 +36,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
         clients_(std::make_shared<ClientRegistry>(options_.memory)),
         io_(options_.io_threads),
         work_(io_.get_executor()),
+        handshakes_(options_.tls ? std::make_unique<TlsHandshakes>() : nullptr),
         acceptor_(asio::make_strand(io_)),
         retry_timer_(acceptor_.get_executor()),
         context_{options_,
@@ -45,7 +46,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
                  *clients_,
                  std::make_shared<BodyMemory>(),
                  [this] { return leaving_.load(); },
-                 [this] { return ended_.load(); }} {}
+                 [this] { return ended_.load(); },
+                 handshakes_.get()} {}
 
   void start();
   void closeAfterAnswers() { leaving_ = true; }
@@ -83,6 +85,8 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   // Until stop(), the I/O threads run even while nothing is outstanding. A handler that another thread posts to a
   // strand counts as outstanding only some time after it holds back the strand's other handlers.
   asio::executor_work_guard<asio::io_context::executor_type> work_;
+  // Null without TLS. Its tasks hold connections, which keep this object alive: stop() ends them.
+  std::unique_ptr<TlsHandshakes> handshakes_;
   // The handlers of acceptor_ and retry_timer_ run on one strand. While the I/O threads run, only this strand uses
   // them.
   Tcp::acceptor acceptor_;
@@ -305,6 +309,9 @@ void HttpServer::Impl::stop() {
     std::lock_guard lock(mutex_);
     stopped_ = true;
   }
+  // Before the connections are closed: those whose handshakes wait could not end sooner. No step is computed
+  // afterwards, on whatever thread the remaining handlers run.
+  if (handshakes_) handshakes_->stop();
   for (const auto& connection : connections()) connection->abort();
   waitUntilClosed(std::chrono::seconds(2));
   io_.stop();

@@ -60,8 +60,9 @@ void HttpConnection::start() {
 void HttpConnection::beginTls() {
   handshaking_ = true;
   setDeadline(peer_.reserved ? kReservedTimeout : context_.options.tls_timeout);
-  stream_.handshake(
-      [self = shared_from_this()](error_code error, size_t) { self->guarded([&] { self->onHandshake(error); }); });
+  stream_.handshake(*context_.handshakes, peer_.client->id(), [self = shared_from_this()](error_code error, size_t) {
+    self->guarded([&] { self->onHandshake(error); });
+  });
 }
 
 void HttpConnection::onHandshake(error_code error) {
@@ -82,10 +83,15 @@ void HttpConnection::closeIfIdle() {
   });
 }
 
-// Allocates nothing, so it cannot fail after the connection has left the count of open connections.
+// Needs no memory, so it cannot fail after the connection has left the count of open connections.
 bool HttpConnection::evict(ConnectionPhase seen) noexcept {
   if (!phase_.compare_exchange_strong(seen, ConnectionPhase::kEvicted)) return false;
   breakOff();
+  // A step of a handshake that waits for its turn would notice it only then, and hold the connection until then.
+  try {
+    if (context_.handshakes != nullptr) abort();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+  }
   return true;
 }
 

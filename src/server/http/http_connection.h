@@ -34,8 +34,9 @@ struct HttpConnectionContext {
   const TrustedProxies& proxies;
   ClientRegistry& clients;
   std::shared_ptr<BodyMemory> bodies;
-  std::function<bool()> leaving;  // answers say that their connection ends
-  std::function<bool()> stopped;  // connections end after their answer, whatever its head says
+  std::function<bool()> leaving;        // answers say that their connection ends
+  std::function<bool()> stopped;        // connections end after their answer, whatever its head says
+  TlsHandshakes* handshakes = nullptr;  // null without TLS
 };
 
 // Runs on a strand of its own. It also reads while a handler works, in order to notice that the client disconnects.

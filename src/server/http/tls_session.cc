@@ -2,6 +2,8 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <new>
 
@@ -33,8 +35,19 @@ TlsSession::Result TlsSession::resultOf(int returned, size_t bytes) {
 }
 
 TlsSession::Result TlsSession::handshake() {
+  begun_ = true;
   ERR_clear_error();
   return resultOf(SSL_accept(ssl_.get()), 0);
+}
+
+bool TlsSession::isAbandoned() const {
+  pollfd socket{.fd = SSL_get_fd(ssl_.get()), .events = POLLRDHUP, .revents = 0};
+  if (poll(&socket, 1, 0) <= 0) return false;
+  if ((socket.revents & (POLLHUP | POLLERR)) != 0) return true;
+  // The client must still answer the server's first message. One that speaks HTTP without TLS is answered nevertheless.
+  constexpr char kHandshakeRecord = 22;
+  char first = 0;
+  return !begun_ && recv(socket.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first == kHandshakeRecord;
 }
 
 TlsSession::Result TlsSession::read(std::span<char> bytes) {

@@ -29,8 +29,11 @@ class TlsSession {
   // context: is shared by the session. Throws std::bad_alloc.
   TlsSession(ssl_ctx_st* context, int socket);
 
-  // Must be done before anything else.
+  // Must be done before anything else. Takes the next step, which may be a costly one.
   Result handshake();
+  // Whether the handshake can no longer be completed: the socket was shut down or reset, or the client ended its side
+  // after its first message. Costs little.
+  bool isAbandoned() const;
   // Reads into some of `bytes`, or writes some of them; they must not be empty. After kWantsRead or kWantsWrite a write
   // must be called again with bytes that begin like these.
   Result read(std::span<char> bytes);
@@ -49,6 +52,7 @@ class TlsSession {
   Result resultOf(int returned, size_t bytes);
 
   std::unique_ptr<ssl_st, Free> ssl_;
+  bool begun_ = false;  // a step of the handshake was taken
   bool failed_ = false;
   bool saw_plain_http_ = false;
 };

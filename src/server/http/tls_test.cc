@@ -75,6 +75,17 @@ class TlsTest : public ::testing::Test {
     const auto one = client();
     return one->connected && get(*one).ends_with("GET /x");
   }
+  // A valid first message of a client.
+  static std::string firstMessage() {
+    const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+    const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
+    BIO* out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), out);
+    SSL_connect(ssl.get());
+    char* data = nullptr;
+    const long size = BIO_get_mem_data(out, &data);
+    return {data, static_cast<size_t>(size)};
+  }
   // Reads a raw socket to its end. False if it was reset.
   static bool readToEnd(int fd, std::string& text) {
     char buffer[4096];
@@ -188,18 +199,7 @@ TEST_F(TlsTest, GarbageEndsTheConnection) {
   HttpServerOptions options;
   options.tls_timeout = milliseconds(500);
   start(options);
-  // A valid first message of a client, to be cut and changed.
-  std::string hello;
-  {
-    const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
-    const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
-    BIO* out = BIO_new(BIO_s_mem());
-    SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), out);
-    SSL_connect(ssl.get());
-    char* data = nullptr;
-    const long size = BIO_get_mem_data(out, &data);
-    hello.assign(data, static_cast<size_t>(size));
-  }
+  const std::string hello = firstMessage();
   ASSERT_GT(hello.size(), 100u);
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
@@ -298,6 +298,83 @@ TEST_F(TlsTest, HalfOpenHandshakesCountAndGiveWay) {
   EXPECT_TRUE(failures(16));
   EXPECT_TRUE(serves());
   for (const int fd : silent) close(fd);
+}
+
+// A client begins handshakes and never goes on: each of them costs the server a signature.
+class TlsFloodTest : public TlsTest {
+ protected:
+  static constexpr int kFlood = 60;
+
+  TlsFloodTest() {
+    const TestCertificate slow("localhost", &authority, 2, slowKey());
+    slow.write(path("cert.pem"), path("key.pem"));
+    HttpServerOptions options;
+    options.io_threads = 1;
+    options.max_connections_per_client = kFlood + 4;
+    start(options);
+    established = client();
+    EXPECT_THAT(get(*established), HasSubstr("GET /x"));
+    const auto begin = steady_clock::now();
+    EXPECT_TRUE(serves());
+    handshake = steady_clock::now() - begin;
+  }
+  ~TlsFloodTest() override { endFlood(); }
+  void flood(int count = kFlood, in_addr_t address = INADDR_LOOPBACK) {
+    const std::string hello = firstMessage();
+    for (int i = 0; i < count; ++i) {
+      flooding.push_back(TlsClient::connectTo(server->port(), address));
+      ::send(flooding.back(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    }
+  }
+  void endFlood() {
+    for (const int fd : flooding) close(fd);
+    flooding.clear();
+  }
+  // How many handshakes take as long as the call.
+  template <typename Call>
+  double handshakesDuring(Call call) const {
+    const auto begin = steady_clock::now();
+    call();
+    return std::chrono::duration<double>(steady_clock::now() - begin) / handshake;
+  }
+
+  std::unique_ptr<TlsClient> established;
+  steady_clock::duration handshake{};
+  std::vector<int> flooding;
+};
+
+TEST_F(TlsFloodTest, DelaysNeitherConnectionsNorOtherClients) {
+  flood();
+  EXPECT_LT(handshakesDuring([&] { EXPECT_THAT(get(*established), HasSubstr("GET /x")); }), kFlood / 4);
+  // Another address has the next turns.
+  EXPECT_LT(handshakesDuring([&] { EXPECT_TRUE(client({.address = INADDR_LOOPBACK + 1})->connected); }), kFlood / 4);
+  // The server still had most of the flood before it.
+  EXPECT_GT(handshakesDuring([&] { EXPECT_TRUE(serves()); }), kFlood / 4);
+}
+
+TEST_F(TlsFloodTest, IsNotWaitedForByStop) {
+  flood();
+  EXPECT_TRUE(eventually([&] { return counters->accepted == kFlood + 2; }));
+  EXPECT_LT(handshakesDuring([&] { server->stop(); }), kFlood / 4);
+  EXPECT_EQ(counters->open, 0);
+}
+
+// While another client has turns, too.
+TEST_F(TlsFloodTest, HoldsNoMoreConnectionsThanAllowed) {
+  flood(kFlood, INADDR_LOOPBACK + 1);
+  flood(3 * kFlood);
+  const auto most = static_cast<int64_t>(2 * kFlood + 4);
+  EXPECT_LT(handshakesDuring([&] {
+              EXPECT_TRUE(eventually([&] { return counters->accepted == 4 * kFlood + 2 && counters->open <= most; }));
+            }),
+            kFlood / 4);
+  EXPECT_THAT(get(*established), HasSubstr("GET /x"));
+}
+
+TEST_F(TlsFloodTest, CostsNothingOnceItsClientsAreGone) {
+  flood();
+  endFlood();
+  EXPECT_LT(handshakesDuring([&] { EXPECT_TRUE(serves()); }), kFlood / 4);
 }
 
 TEST_F(TlsTest, ANewCertificateIsForNewConnections) {

@@ -3,7 +3,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/param_build.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -31,10 +34,58 @@ struct FreeBy {
 using OwnKey = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 using OwnCertificate = std::unique_ptr<X509, FreeBy<X509_free>>;
 
+// An RSA key whose signatures take tens of milliseconds. It is made at once, because its primes are known: two of
+// Mersenne's.
+inline OwnKey slowKey() {
+  struct Numbers {
+    Numbers() { BN_CTX_start(context.get()); }
+    ~Numbers() { BN_CTX_end(context.get()); }
+    BIGNUM* next() { return BN_CTX_get(context.get()); }
+    std::unique_ptr<BN_CTX, FreeBy<BN_CTX_free>> context{BN_CTX_new()};
+  } numbers;
+  BN_CTX* ctx = numbers.context.get();
+  const auto mersenne = [&](int exponent) {
+    BIGNUM* made = numbers.next();
+    BN_set_bit(made, exponent);
+    BN_sub_word(made, 1);
+    return made;
+  };
+  const auto less_one = [&](const BIGNUM* of) {
+    BIGNUM* made = BN_copy(numbers.next(), of);
+    BN_sub_word(made, 1);
+    return made;
+  };
+  const BIGNUM *p = mersenne(4423), *q = mersenne(4253), *p1 = less_one(p), *q1 = less_one(q);
+  BIGNUM *n = numbers.next(), *e = numbers.next(), *phi = numbers.next(), *d = numbers.next(), *dp = numbers.next(),
+         *dq = numbers.next(), *inverse = numbers.next();
+  BN_set_word(e, 65537);
+  BN_mul(n, p, q, ctx);
+  BN_mul(phi, p1, q1, ctx);
+  BN_mod_inverse(d, e, phi, ctx);
+  BN_mod(dp, d, p1, ctx);
+  BN_mod(dq, d, q1, ctx);
+  BN_mod_inverse(inverse, q, p, ctx);
+  const std::unique_ptr<OSSL_PARAM_BLD, FreeBy<OSSL_PARAM_BLD_free>> build(OSSL_PARAM_BLD_new());
+  const std::pair<const char*, const BIGNUM*> values[] = {
+      {OSSL_PKEY_PARAM_RSA_N, n},          {OSSL_PKEY_PARAM_RSA_E, e},
+      {OSSL_PKEY_PARAM_RSA_D, d},          {OSSL_PKEY_PARAM_RSA_FACTOR1, p},
+      {OSSL_PKEY_PARAM_RSA_FACTOR2, q},    {OSSL_PKEY_PARAM_RSA_EXPONENT1, dp},
+      {OSSL_PKEY_PARAM_RSA_EXPONENT2, dq}, {OSSL_PKEY_PARAM_RSA_COEFFICIENT1, inverse}};
+  for (const auto& [name, value] : values) OSSL_PARAM_BLD_push_BN(build.get(), name, value);
+  const std::unique_ptr<OSSL_PARAM, FreeBy<OSSL_PARAM_free>> params(OSSL_PARAM_BLD_to_param(build.get()));
+  const std::unique_ptr<EVP_PKEY_CTX, FreeBy<EVP_PKEY_CTX_free>> rsa(
+      EVP_PKEY_CTX_new_from_name(nullptr, "RSA", nullptr));
+  EVP_PKEY* made = nullptr;
+  EVP_PKEY_fromdata_init(rsa.get());
+  EVP_PKEY_fromdata(rsa.get(), &made, EVP_PKEY_KEYPAIR, params.get());
+  return OwnKey(made);
+}
+
 // A certificate for a name, valid for a day, and its key. Without an issuer it signs itself and may sign others.
 struct TestCertificate {
-  explicit TestCertificate(const std::string& name, const TestCertificate* issuer = nullptr, int64_t serial = 1)
-      : key(EVP_EC_gen("P-256")), certificate(X509_new()) {
+  explicit TestCertificate(const std::string& name, const TestCertificate* issuer = nullptr, int64_t serial = 1,
+                           OwnKey own_key = OwnKey(EVP_EC_gen("P-256")))
+      : key(std::move(own_key)), certificate(X509_new()) {
     X509* made = certificate.get();
     X509_set_version(made, 2);
     ASN1_INTEGER_set_int64(X509_get_serialNumber(made), serial);
@@ -93,9 +144,10 @@ class TlsClient {
     const TestCertificate* own = nullptr;      // null: no certificate
     int version = 0;                           // the only one; 0: any
     std::string protocols;                     // ALPN, each with its length before it
+    in_addr_t address = INADDR_LOOPBACK;       // its own
   };
   TlsClient(uint16_t port, const Options& options)
-      : socket_(connectTo(port)), context_(SSL_CTX_new(TLS_client_method())) {
+      : socket_(connectTo(port, options.address)), context_(SSL_CTX_new(TLS_client_method())) {
     SSL_CTX* ctx = context_.get();
     if (options.trusted != nullptr) {
       X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), options.trusted->certificate.get());
@@ -124,12 +176,14 @@ class TlsClient {
   TlsClient& operator=(const TlsClient&) = delete;
 
   // A connected socket whose reads give up after ten seconds.
-  static int connectTo(uint16_t port) {
+  static int connectTo(uint16_t port, in_addr_t own = INADDR_LOOPBACK) {
     const int made = ::socket(AF_INET, SOCK_STREAM, 0);
     const timeval timeout{10, 0};
     setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(own);
+    bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return made;
