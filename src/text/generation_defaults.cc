@@ -74,6 +74,7 @@ void warnOfOthers(const Json& config, const std::string& source) {
       {"forced_bos_token_id", nullptr},
       {"forced_eos_token_id", nullptr},
       {"exponential_decay_length_penalty", nullptr},
+      {"max_new_tokens", nullptr},
   };
   for (const auto& [key, value] : neutral) {
     const auto it = config.find(key);

@@ -12,7 +12,7 @@ namespace {
 class DetokenizedStream : public TextStream {
  public:
   DetokenizedStream(std::shared_ptr<const Tokenizer> tokenizer, const TextStreamOptions& options)
-      : detokenizer_(std::move(tokenizer), options.skip_special_tokens, options.meter),
+      : detokenizer_(std::move(tokenizer), options.skip_special_tokens, options.meter, options.before),
         matcher_(options.stops, options.include_stop),
         before_stops_(options.stops_from) {}
 

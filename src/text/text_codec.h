@@ -25,6 +25,7 @@ struct TextStreamOptions {
   bool skip_special_tokens = true;           // special tokens have no text
   int32_t stops_from = 0;                    // stop strings are not matched in this many first tokens
   WorkMeter* meter = nullptr;                // charged with the decoder's work; must outlive the stream. Null: none
+  std::span<const int32_t> before;           // tokens whose text the sequence continues, read at once
 };
 
 // Text of one growing token sequence. Not thread-safe.

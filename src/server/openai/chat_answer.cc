@@ -65,7 +65,8 @@ void answerChat(const ApiContext& context, HttpRequest& request, const std::shar
                       .received = request.received,
                       .usage = std::move(request.usage),
                       .queue_timeout = queueTimeoutOf(context, request),
-                      .share = fairShareOf(context.fair_by, request, *prompt.model)};
+                      .share = fairShareOf(context.fair_by, request, *prompt.model),
+                      .continues_prompt = chat.rendering.continue_final_message};
   // The template usually writes the special tokens itself.
   job.prompts.push_back(
       encodePrompt(context, *prompt.model, prompt.text, chat.add_special_tokens, meter, job.prompt_field));

@@ -126,7 +126,8 @@ void handleCompletion(const ApiContext& context, HttpRequest& request, const std
                       .received = request.received,
                       .usage = std::move(request.usage),
                       .queue_timeout = queueTimeoutOf(context, request),
-                      .share = fairShareOf(context.fair_by, request, *model)};
+                      .share = fairShareOf(context.fair_by, request, *model),
+                      .continues_prompt = true};
   std::vector<std::string> echoes;
   ClientCharge of_answer(request.client);
   // A whole answer has the echo in each of its choices, and the writer keeps it for them.

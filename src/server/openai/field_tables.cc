@@ -13,6 +13,8 @@ constexpr std::string_view kZero = "[false, 0]";
 constexpr std::string_view kOne = "[1]";
 constexpr std::string_view kOff = "[false, 0, -1]";
 constexpr std::string_view kNoneOrAuto = R"(["none", "auto"])";
+constexpr std::string_view kNoReasoning = R"([{}, {"effort": null}, {"effort": "none"},
+                                              {"effort": null, "summary": null}, {"effort": "none", "summary": null}])";
 
 constexpr std::string_view kChooseAdapter = "choose the adapter with 'model'";
 constexpr std::string_view kComposeAdapters = "choose the adapter with 'model', or compose several with 'adapters'";
@@ -221,6 +223,8 @@ constexpr RequestField kSharedFields[] = {
     {"typ_p", kRefused, {}, kOne},
     {"tfs_z", kRefused, {}, kOne},
     {"top_n_sigma", kRefused, {}, kOff},
+    {"prompt_ignore_length", kRefused, {}, kZero},
+    {"top_p_min", kRefused, {}, kZero},
     {"mirostat", kRefused, {}, kZero},
     {"dynatemp_range", kRefused, {}, kZero},
     {"dry_multiplier", kRefused, {}, kZero},
@@ -255,6 +259,7 @@ constexpr RequestField kSharedFields[] = {
     {"return_routed_experts", kRefused},
     {"return_cached_tokens_details", kRefused},
     {"return_progress", kRefused},
+    {"return_context_logits", kRefused},
     {"return_perf_metrics", kRefused},
     {"timings_per_token", kRefused},
     {"post_sampling_probs", kRefused},
@@ -333,7 +338,7 @@ constexpr RequestField kChatFields[] = {
     {"prompt", kRefused, "use /v1/completions"},
     {"best_of", kRefused, "use 'n'", kOne},
     {"echo", kRefused},
-    {"reasoning_effort", kRefused, kForTemplate},
+    {"reasoning_effort", kRefused, kForTemplate, R"(["none"])"},
     {"enable_thinking", kRefused, kForTemplate, kOnlyNull},
     {"include_reasoning", kRefused, {}, "[true]"},
     {"separate_reasoning", kRefused},
@@ -403,7 +408,7 @@ constexpr RequestField kResponseFields[] = {
     {"max_completion_tokens", kRefused, "use 'max_output_tokens'", kOnlyNull},
     {"max_new_tokens", kRefused, "use 'max_output_tokens'", kOnlyNull},
     {"n", kRefused, {}, kOne},
-    {"reasoning", kRefused, kForTemplate, R"([{}, {"effort": "none"}])"},
+    {"reasoning", kRefused, kForTemplate, kNoReasoning},
     {"reasoning_effort", kRefused, kForTemplate, kNoneOrAuto},
     {"response_format", kRefused, kNoGrammar, R"([{}, {"type": "text"}])"},
     {"truncation", kRefused, {}, R"(["disabled"])"},
@@ -458,7 +463,7 @@ constexpr RequestField kAnthropicPromptFields[] = {
     {"tools", kRefused, kNoTools, R"([false, "", [], {}])", "tool_choice"},
     {"tool_choice", kRefused, kNoTools, R"([{"type": "none"}, {"type": "auto"}])"},
     {"thinking", kRefused, kForTemplate, R"([{"type": "disabled"}])"},
-    {"output_config", kRefused, kNoGrammar},
+    {"output_config", kRefused, "answers have neither an effort nor a format"},
     {"output_format", kRefused, kNoGrammar},
     {"container", kRefused, kStateless},
     {"context_management", kRefused},

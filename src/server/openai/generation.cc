@@ -182,11 +182,14 @@ void Generation::enqueue(WorkMeter& meter) {
   unfinished_ = choices_.size();
   cached_tokens_.resize(job_.prompts.size());
   const GenerationOptions& options = job_.options;
-  const TextStreamOptions text_options{.stops = stops_,
-                                       .include_stop = options.include_stop,
-                                       .skip_special_tokens = options.skip_special_tokens,
-                                       .stops_from = options.sampling.min_tokens.value_or(0)};
-  for (Choice& choice : choices_) choice.text = job_.model->text->newStream(text_options);
+  TextStreamOptions text_options{.stops = stops_,
+                                 .include_stop = options.include_stop,
+                                 .skip_special_tokens = options.skip_special_tokens,
+                                 .stops_from = options.sampling.min_tokens.value_or(0)};
+  for (size_t c = 0; c < choices_.size(); ++c) {
+    if (job_.continues_prompt) text_options.before = promptOf(c);
+    choices_[c].text = job_.model->text->newStream(text_options);
+  }
   const size_t work_of_choice = rules_.bias == nullptr ? 0 : rules_.bias->size();
   try {
     for (size_t c = 0; c < choices_.size(); ++c) {

@@ -66,6 +66,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<Usage> usage = nullptr;                                 // null: nothing limits the request
     std::optional<std::chrono::milliseconds> queue_timeout = std::nullopt;  // counts from `received`
     std::optional<executor::FairShare> share = std::nullopt;
+    bool continues_prompt = false;  // the answers' texts go on with the prompts', instead of beginning new ones
   };
 
   // Tokenizes the bad words of the options and charges the meter. Throws ApiError (status 400) for tokens that the
