@@ -354,7 +354,6 @@ TEST_F(TlsFloodTest, DelaysNeitherConnectionsNorOtherClients) {
 
 TEST_F(TlsFloodTest, IsNotWaitedForByStop) {
   flood();
-  EXPECT_TRUE(eventually([&] { return counters->accepted == kFlood + 2; }));
   EXPECT_LT(handshakesDuring([&] { server->stop(); }), kFlood / 4);
   EXPECT_EQ(counters->open, 0);
 }
