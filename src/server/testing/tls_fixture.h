@@ -183,10 +183,10 @@ class TlsClient {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(own);
-    bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const bool bound = bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return made;
+    if (bound && ::connect(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return made;
     ::close(made);
     return -1;
   }
