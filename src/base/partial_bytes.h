@@ -19,7 +19,7 @@ class PartialBytes {
 
   // Size of the file.
   size_t size() const { return memory_.size(); }
-  // Of the file's size. Only the bytes that were read are valid.
+  // Memory of the whole file, in which only the bytes that were read are valid.
   std::span<const std::byte> memory() const { return memory_; }
   // Returns the bytes [at, at + size), which must lie within the file.
   std::span<const std::byte> read(size_t at, size_t size) const {

@@ -99,7 +99,7 @@ class CoreFixture : public ::testing::Test {
     }
     return all.back().getResult();
   }
-  // Of a request that fails because of an adapter.
+  // The fault of a request that fails because of an adapter; an empty one if it does not.
   executor::AdapterFault faultOf(executor::IdType id) {
     const auto all = finish(id);
     return all.empty() ? executor::AdapterFault() : all.back().getAdapterFault().value_or(executor::AdapterFault());
