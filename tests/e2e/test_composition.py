@@ -60,8 +60,8 @@ class Composition(unittest.TestCase):
         dora = [adapter for adapter in setting.adapter_names() if setting.uses_dora(adapter)]
         for terms, part in [([(name, "much")], "adapters[0].weight"), ([(name, 1), (name, 2)], "adapters[1].name"),
                             ([], "adapters"), ([(f"a{i}", 1) for i in range(99)], "adapters"), ([("base", 1)], "base"),
-                            ([(dora[0], 1)], f"adapter `{dora[0]}` uses DoRA"),
-                            ([(name, 1), (dora[0], 0.5)], f"adapter `{dora[0]}` uses DoRA")]:
+                            ([(dora[0], 1)], f"The adapter '{dora[0]}' uses DoRA"),
+                            ([(name, 1), (dora[0], 0.5)], f"The adapter '{dora[0]}' uses DoRA")]:
             with self.assertRaises(openai.BadRequestError, msg=part) as caught:
                 compose(client, "x", terms)
             self.assertIn(part, str(caught.exception))
