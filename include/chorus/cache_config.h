@@ -212,6 +212,11 @@ class PeftCacheConfig {
   // Chorus: how A and B of adapters are kept.
   LoraStorage getLoraStorage() const { return loraStorage_; }
   void setLoraStorage(LoraStorage v) { loraStorage_ = v; }
+  // Chorus: limit in bytes on the files that are read for adapters at the same time and on what is converted from them,
+  // until the adapters are in the host level. One adapter may take three quarters of it. Unset: 1.5 times the largest
+  // adapter of maxAdapterSize in float32, or the host level's capacity up to 1 GiB if that is more; at least 64 MiB.
+  std::optional<std::size_t> getLoadMemory() const { return loadMemory_; }
+  void setLoadMemory(std::optional<std::size_t> v) { loadMemory_ = v; }
 
  private:
   SizeType32 numHostModuleLayer_;
@@ -229,6 +234,7 @@ class PeftCacheConfig {
   std::optional<SizeType32> maxHostAdapters_, maxDeviceAdapters_;
   bool rejectWhenFull_ = false;
   LoraStorage loraStorage_ = LoraStorage::kMODEL;
+  std::optional<std::size_t> loadMemory_;
 };
 
 }  // namespace chorus::executor

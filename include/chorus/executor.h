@@ -54,6 +54,10 @@ struct AdapterFiles {
   std::function<void(const std::string& reason)> onRefused;  // only for the first load; may be null
   // File name of the .nemo archive to read; empty: the directory holds one adapter, as PEFT's files or as an archive.
   std::string archive = {};
+  // Called on the thread of registerAdapter or inspectAdapter while it reads, at least once per 64 KiB of files or
+  // values. bytes: the bytes read, checked, hashed or packed since the last call. If it throws, the function ends with
+  // that exception and nothing is registered. May be null; loads do not call it.
+  std::function<void(size_t bytes)> onWork = nullptr;
 };
 
 class Executor {

@@ -14,7 +14,7 @@ namespace chorus {
 // The clock and the load that a BackgroundThrottle sees. Tests replace the functions.
 struct ThrottleClock {
   using Duration = std::chrono::nanoseconds;
-  // Processor time that the thread has used. bytes: amount charged since the last call.
+  // Processor time that the thread has used. bytes: amount charged since the last call. May throw, to end the work.
   std::function<Duration(size_t bytes)> now;
   std::function<void(Duration)> rest;    // sleeps
   std::function<bool()> others_need_it;  // whether other work would be slowed down if the thread did not rest
@@ -35,7 +35,8 @@ class BackgroundThrottle {
 
   explicit BackgroundThrottle(ThrottleClock clock);
 
-  // Reports that `bytes` bytes were read, checked, hashed, converted or packed. May sleep.
+  // Reports that `bytes` bytes were read, checked, hashed, converted or packed. May sleep. Throws what the clock
+  // throws.
   void charge(size_t bytes) {
     bytes_ += bytes;
     if (bytes_ >= kPieceBytes) look();

@@ -1,32 +1,89 @@
-// Keeps the memory of files for files that are read later: touching new pages takes as long as reading a file.
+// Memory for the contents of files: limits what all readers hold at the same time, and keeps memory for files that are
+// read later, because touching new pages takes as long as reading a file.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 
 namespace chorus {
 
-// Thread-safe.
-class FileMemory {
+class BackgroundThrottle;
+
+// Thread-safe. Owned by a shared_ptr.
+class FileMemory : public std::enable_shared_from_this<FileMemory> {
  public:
-  // Memory of at least `size` bytes with undefined contents.
+  // limit: most bytes that reservations and kept memory have together. setting: what raises the limit, for errors.
+  explicit FileMemory(size_t limit = std::numeric_limits<size_t>::max(), std::string setting = {});
+  FileMemory(const FileMemory&) = delete;
+  FileMemory& operator=(const FileMemory&) = delete;
+
+  // A part of the limit, which is free again when the object is destroyed.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept;
+    Reservation& operator=(Reservation&& other) noexcept;
+    ~Reservation() { end(); }
+
+   private:
+    friend class FileMemory;
+    Reservation(std::shared_ptr<FileMemory> from, size_t bytes) : from_(std::move(from)), bytes_(bytes) {}
+    void end() noexcept;
+    std::shared_ptr<FileMemory> from_;  // null: nothing is reserved
+    size_t bytes_ = 0;
+  };
+  // Waits until the bytes are free. A thread that has a reservation must not wait for another, because two threads that
+  // do would wait for each other. Files of at most kUncounted bytes need no reservation. Files of up to 1/16 of the
+  // limit have a quarter of it for themselves, so they do not wait for large ones; both are served in the order of
+  // their calls. throttle: is charged while the call waits, so that its clock can end the wait; may be null. Throws
+  // Error(kUnsupported), which names `what`, if the bytes exceed mostOf().
+  Reservation reserve(size_t bytes, std::string_view what, BackgroundThrottle* throttle = nullptr);
+  // Most bytes of one reservation: three quarters of the limit.
+  static constexpr size_t mostOf(size_t limit) { return limit - limit / 4; }
+  size_t limit() const { return limit_; }
+
+  // Memory of at least `size` bytes, and, if those are at least kLeast, at most four times as many, with undefined
+  // contents.
   AlignedBuffer take(size_t size);
   // Takes back memory that take() returned. Keeps it if it is between kLeast and kMost bytes; only the kKept largest
-  // buffers are kept.
+  // buffers are kept, and only those for which the limit has room.
   void give(AlignedBuffer memory) noexcept;
 
+  static constexpr size_t kUncounted = size_t{1} << 20;
   static constexpr size_t kLeast = size_t{1} << 20;  // smaller memory costs little to touch
   static constexpr size_t kMost = size_t{64} << 20;  // larger memory is needed too rarely
   static constexpr size_t kKept = 2;
 
-  FileMemory() { kept_.reserve(kKept + 1); }
-
  private:
+  // Reservations of one kind of files.
+  struct Part {
+    size_t limit = 0, used = 0;
+    std::deque<uint64_t> waiting;  // calls of reserve(), the oldest first
+  };
+  Part& partFor(size_t bytes) { return bytes <= limit_ / 16 ? small_ : large_; }
+  // Moves kept buffers to `dropped`, which has room for all, until the limit holds.
+  void dropKept(std::vector<AlignedBuffer>& dropped) noexcept;
+  void release(size_t bytes) noexcept;
+
+  const size_t limit_;
+  const std::string setting_;
   std::mutex mutex_;
+  std::condition_variable freed_;
+  Part small_, large_;
+  uint64_t calls_ = 0;
   std::vector<AlignedBuffer> kept_;  // ascending by size
+  size_t kept_bytes_ = 0;
 };
 
 }  // namespace chorus

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/background_throttle.h"
+#include "base/checked.h"
 #include "base/cpu_features.h"
 #include "base/system_error.h"
 
@@ -44,8 +45,8 @@ const std::optional<FileStamp>& FileReader::see(const std::string& name) {
 
 bool FileReader::exists(const std::string& name) { return see(name).has_value() || directory_->hasName(name); }
 
-std::shared_ptr<const FileContents> FileReader::read(const std::string& name, size_t max_bytes) {
-  return readHead(name, max_bytes, max_bytes).contents;
+std::shared_ptr<const FileContents> FileReader::read(const std::string& name, size_t max_bytes, size_t also) {
+  return readHead(name, max_bytes, max_bytes, also).contents;
 }
 
 FileReader::Opened FileReader::open(const std::string& name, size_t max_file_bytes) {
@@ -67,9 +68,12 @@ FileReader::Opened FileReader::open(const std::string& name, size_t max_file_byt
   return file;
 }
 
-FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes) {
+FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, size_t max_file_bytes, size_t also) {
   const Opened file = open(name, max_file_bytes);
   const size_t size = std::min(file.size, bytes);
+  FileMemory::Reservation reservation;
+  if (memory_ != nullptr)
+    reservation = memory_->reserve(checkedAdd(size, also, file.path.c_str()), file.path, throttle_);
   if (size > FileMemory::kMost) {
     const size_t available = availableMemory();
     if (size > available) {
@@ -79,7 +83,7 @@ FileReader::Head FileReader::readHead(const std::string& name, size_t bytes, siz
   }
   AlignedBuffer memory = memory_ != nullptr ? memory_->take(size) : AlignedBuffer(size, AlignedBuffer::Pages::kSmall);
   const size_t done = readAt(file.descriptor.get(), file.path, 0, {memory.as<std::byte>(), size}, throttle_);
-  return {std::make_shared<const FileContents>(std::move(memory), done, memory_), file.size};
+  return {std::make_shared<const FileContents>(std::move(memory), done, memory_, std::move(reservation)), file.size};
 }
 
 FileReader::PartsReader::PartsReader(const Opened& file, const AlignedBuffer& memory, size_t max_bytes,

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/file_memory.h"
 #include "base/partial_bytes.h"
+#include "base/work_meter.h"
 
 namespace chorus {
 
@@ -28,9 +29,10 @@ class BackgroundThrottle;
 // when the file is truncated.)
 class FileContents {
  public:
-  // pool: gets the memory back at the end; null: the memory is freed.
-  FileContents(AlignedBuffer memory, size_t size, std::shared_ptr<FileMemory> pool)
-      : memory_(std::move(memory)), size_(size), pool_(std::move(pool)) {}
+  // pool: gets the memory back at the end, and then the reservation ends; null: the memory is freed.
+  FileContents(AlignedBuffer memory, size_t size, std::shared_ptr<FileMemory> pool,
+               FileMemory::Reservation reservation = {})
+      : memory_(std::move(memory)), size_(size), pool_(std::move(pool)), reservation_(std::move(reservation)) {}
   ~FileContents() {
     if (pool_ != nullptr) pool_->give(std::move(memory_));
   }
@@ -43,12 +45,14 @@ class FileContents {
   AlignedBuffer memory_;
   size_t size_;
   std::shared_ptr<FileMemory> pool_;
+  FileMemory::Reservation reservation_;
 };
 
 // Reads files of one directory and records the stamp of each. Not thread-safe; for a single read, not for reuse.
 class FileReader {
  public:
-  // memory: where the memory of read files comes from and returns to; null: it is allocated and freed. throttle: is
+  // memory: where the memory of read files is reserved, comes from and returns to; null: it is allocated and freed,
+  // without a limit. throttle: is
   // charged for the bytes that are read; may be null.
   explicit FileReader(std::shared_ptr<const Directory> directory, std::shared_ptr<FileMemory> memory = nullptr,
                       BackgroundThrottle* throttle = nullptr)
@@ -56,14 +60,16 @@ class FileReader {
 
   // Reads a whole file. If it changed within the last tick of the file system's clock, first sleeps until the tick is
   // over, so that any further change gets a different stamp. Throws the Errors of Directory::openFile, kCorrupt when
-  // the file is larger than max_bytes, kExhausted when there is too little memory for it.
-  std::shared_ptr<const FileContents> read(const std::string& name, size_t max_bytes);
+  // the file is larger than max_bytes, kExhausted when there is too little memory for it, those of FileMemory::reserve.
+  // also: bytes that are reserved with the file's, for as long as its contents exist, because the caller will allocate
+  // them.
+  std::shared_ptr<const FileContents> read(const std::string& name, size_t max_bytes, size_t also = 0);
   struct Head {
     std::shared_ptr<const FileContents> contents;
     size_t file_size = 0;
   };
   // Like read(), but reads only the first `bytes` bytes, or the whole file when it is smaller.
-  Head readHead(const std::string& name, size_t bytes, size_t max_file_bytes);
+  Head readHead(const std::string& name, size_t bytes, size_t max_file_bytes, size_t also = 0);
   // Calls parse(const PartialBytes&) on a file of which only the parts that it asks for are read, and returns its
   // result. The bytes are valid during the call. Errors: those of read(), what `parse` throws, and kUnsupported when it
   // asks for more than max_parts_bytes bytes in all.
@@ -81,6 +87,8 @@ class FileReader {
   bool unchanged() const;
   // The latest FileStamp::changed_ns of all recorded files that exist; 0 when there are none.
   int64_t newestChangeNs() const;
+  // Whether the memory of files is limited.
+  bool reserves() const { return memory_ != nullptr; }
   const Directory& directory() const { return *directory_; }
   // The throttle that reading charges; null if there is none.
   BackgroundThrottle* throttle() const { return throttle_; }
@@ -116,8 +124,8 @@ class FileReader {
 };
 
 // Calls read(FileReader&) until no file changed during the call (at most three tries, each opens the directory again).
-// Then returns its result, or rethrows the exception that it ended with. Throws what `open` throws, and kConflict,
-// naming the directory, when files changed during every try. memory, throttle: see FileReader.
+// Then returns its result, or rethrows the exception that it ended with; WorkStopped ends the tries. Throws what `open`
+// throws, and kConflict, naming the directory, when files changed during every try. memory, throttle: see FileReader.
 template <typename F>
 auto readUnchanged(const OpenDirectory& open, F&& read, const std::shared_ptr<FileMemory>& memory = nullptr,
                    BackgroundThrottle* throttle = nullptr) {
@@ -128,6 +136,8 @@ auto readUnchanged(const OpenDirectory& open, F&& read, const std::shared_ptr<Fi
     try {
       auto result = read(files);
       if (files.unchanged()) return result;
+    } catch (const WorkStopped&) {
+      throw;
     } catch (const std::exception&) {
       if (files.unchanged()) throw;
     }

@@ -355,6 +355,12 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
           "Adapters of the largest rank that requests running at once may use; default: all that --max_cpu_loras keeps")
       ->check(positive);
   serve
+      ->add_option("--lora_load_memory", options.lora_load_memory_mib,
+                   "MiB of memory for adapters' files while they are read and converted; one adapter may take three "
+                   "quarters of it; default: 1.5 times an adapter of the largest rank in float32, or what "
+                   "--max_cpu_loras keeps, up to 1 GiB, if that is more")
+      ->check(positive);
+  serve
       ->add_option(
           "--adapter_overload", options.adapter_overload,
           "What happens to a request whose adapter does not fit beside those of the requests that run or wait; "

@@ -244,7 +244,9 @@ void Safetensors::read(std::string_view header, std::span<const std::byte> data,
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
   checkContiguous(tensors, data.size(), source);
+  in_place_ = true;
   for (ParsedTensor& tensor : tensors) {
+    if ((kPrefixBytes + header.size() + tensor.begin) % dtypeSize(tensor.dtype) != 0) in_place_ = false;
     const auto bytes_of = data.subspan(tensor.begin, tensor.end - tensor.begin);
     add(std::move(tensor.name), {tensor.dtype, std::move(tensor.shape), bytes_of});
   }

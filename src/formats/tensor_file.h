@@ -51,6 +51,8 @@ class TensorFile {
   uint64_t fileSize() const { return file_size_; }
   // False when only names, types and shapes were read; the values of every view are then zeros.
   bool hasValues() const { return zeros_.empty(); }
+  // Whether every tensor's values lie in the file itself, aligned for their type. Always false for PyTorch files.
+  bool inPlace() const { return in_place_; }
   // Page-aligned zeros, large enough for any tensor of the file in its own dtype or as float32. Empty when the values
   // were read.
   std::span<const std::byte> zeros() const { return zeros_; }
@@ -66,6 +68,7 @@ class TensorFile {
   std::shared_ptr<const void> memory_;  // owner of the viewed bytes; empty when the caller of parse() owns them
   std::span<const std::byte> file_;
   uint64_t file_size_ = 0;
+  bool in_place_ = false;
   std::span<const std::byte> zeros_;
 
  private:

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "base/background_throttle.h"
@@ -194,16 +195,36 @@ const std::byte* AdapterBuilder::place(const TensorView& tensor, DType dtype) {
   if (takesShapesOnly()) return zeros_;
   const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes.data()) % dtypeSize(tensor.dtype) == 0;
   if (aligned && tensor.dtype == dtype) return tensor.bytes.data();
+  const std::byte*& placed = copies_[{tensor.bytes.data(), tensor.bytes.size(), dtype}];
+  if (placed != nullptr) return placed;
   const auto count = static_cast<size_t>(tensor.elements());
-  const auto source = copyOf(tensor.bytes, throttle_);
-  if (tensor.dtype == dtype) {
-    keep(source);
-    return source.get();
+  auto copy = copyOf(tensor.bytes, throttle_);
+  if (tensor.dtype != dtype) {
+    const auto converted = allocate(count * dtypeSize(dtype));
+    convertElements(copy.get(), tensor.dtype, converted.get(), dtype, count, throttle_);
+    copy = converted;
   }
-  const auto converted = allocate(count * dtypeSize(dtype));
-  convertElements(source.get(), tensor.dtype, converted.get(), dtype, count, throttle_);
-  keep(converted);
-  return converted.get();
+  keep(copy);
+  placed = copy.get();
+  return placed;
+}
+
+uint64_t copiedBytes(const TensorFile& file) {
+  uint64_t as_they_are = 0, as_float32 = 0, largest = 0;
+  std::optional<DType> dtype;
+  bool one_dtype = true;
+  for (const std::string& name : file.names()) {
+    const TensorView& tensor = *file.find(name);
+    one_dtype = one_dtype && dtype.value_or(tensor.dtype) == tensor.dtype;
+    dtype = tensor.dtype;
+    const uint64_t bytes = tensor.bytes.size();
+    as_they_are = checkedAdd(as_they_are, bytes, "the tensors");
+    const uint64_t converted = checkedMul(static_cast<uint64_t>(tensor.elements()), sizeof(float), "the tensors");
+    as_float32 = checkedAdd(as_float32, converted, "the tensors");
+    largest = std::max(largest, bytes);
+  }
+  if (!one_dtype || dtype == DType::kFloat64) return checkedAdd(as_float32, largest, "the tensors");
+  return file.inPlace() ? 0 : as_they_are;
 }
 
 void AdapterBuilder::limitValues(uint64_t file_bytes, std::string source) {

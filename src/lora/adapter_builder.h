@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "checkpoint/weight_table.h"
@@ -51,6 +53,10 @@ bool allZero(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* 
 // The tensor's values as floats. Its dtype must satisfy isAdapterDType; its bytes may be unaligned.
 std::vector<float> toFloats(const TensorView& tensor, BackgroundThrottle* throttle = nullptr);
 
+// Most bytes that AdapterBuilder allocates for copies and conversions of a file's tensors. The file may have been
+// parsed without its values.
+uint64_t copiedBytes(const TensorFile& file);
+
 class AdapterBuilder {
  public:
   // throttle: is charged for the bytes that are copied and converted; may be null.
@@ -91,6 +97,9 @@ class AdapterBuilder {
   Adapter adapter_;
   BackgroundThrottle* throttle_;
   const std::byte* zeros_ = nullptr;
+  // Copies by what they were made of and their type, because the parts of a fused linear may share one A.
+  using Origin = std::tuple<const std::byte*, size_t, DType>;
+  std::map<Origin, const std::byte*> copies_;
   std::string source_;                                           // of the values; empty without a limit
   uint64_t values_left_ = std::numeric_limits<uint64_t>::max();  // bytes that may still be charged
 };

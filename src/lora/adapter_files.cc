@@ -148,7 +148,7 @@ AdapterContents AdapterHeaders::parse() const {
 }
 
 AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const AdapterFileLimits& limits,
-                                  BackgroundThrottle* throttle) {
+                                  const std::shared_ptr<FileMemory>& memory, BackgroundThrottle* throttle) {
   return readUnchanged(
       location.open,
       [&](FileReader& files) -> AdapterHeaders {
@@ -156,7 +156,7 @@ AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const Adapter
         if (archive.empty()) return {readPeftHeaders(files, limits.peft_weights)};
         return {readNemoHeaders(files, archive, limits.nemo_archive)};
       },
-      nullptr, throttle);
+      memory, throttle);
 }
 
 int64_t newestAdapterChangeNs(const AdapterLocation& location) {

@@ -75,7 +75,9 @@ struct AdapterHeaders {
   std::string digest(BackgroundThrottle* throttle = nullptr) const;
   AdapterContents parse() const;
 };
+// memory, throttle: see FileReader.
 AdapterHeaders readAdapterHeaders(const AdapterLocation& location, const AdapterFileLimits& limits,
+                                  const std::shared_ptr<FileMemory>& memory = nullptr,
                                   BackgroundThrottle* throttle = nullptr);
 
 // Time of the latest change of any of the files (FileStamp::changed_ns); 0 when there are none.

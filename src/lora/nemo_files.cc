@@ -1,7 +1,9 @@
 #include "lora/nemo_files.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -42,6 +44,17 @@ NemoFiles readMembers(const PartialBytes& tar, const std::string& source, Parse&
   return files;
 }
 
+// Bytes of a file that are read to learn what it is and how large: its first and its last ones.
+constexpr size_t kFewPieces = size_t{1} << 18;
+
+// The size that a gzip file states for its contents, and that is not to be exceeded; nullopt for another file.
+std::optional<size_t> unpackedSize(const PartialBytes& file) {
+  uint32_t size = 0;
+  if (file.size() < 2 + sizeof(size) || !isGzip(file.read(0, 2))) return std::nullopt;
+  std::memcpy(&size, file.read(file.size() - sizeof(size), sizeof(size)).data(), sizeof(size));
+  return size;
+}
+
 }  // namespace
 
 NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& source, size_t max_bytes,
@@ -63,8 +76,15 @@ NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& so
 }
 
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes) {
-  const auto whole = files.read(name, max_bytes);
-  return parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), max_bytes, whole, files.throttle());
+  size_t unpacked = max_bytes, also = 0;
+  if (files.reserves()) {
+    const auto size = files.readParts(name, max_bytes, kFewPieces, unpackedSize);
+    if (size) unpacked = std::min(unpacked, *size);
+    // The parts of several ranks are joined, and values are converted.
+    also = size ? 2 * unpacked : files.readHead(name, 0, max_bytes).file_size;
+  }
+  const auto whole = files.read(name, max_bytes, also);
+  return parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), unpacked, whole, files.throttle());
 }
 
 NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max_bytes) {

@@ -33,7 +33,8 @@ struct NemoFiles {
 };
 
 // Reads the archive `name` of the reader's directory. An archive of more than max_bytes bytes, packed or unpacked, is
-// refused. Throws the Errors of FileReader and of the formats (tar_archive.h, gunzip.h, nemo_layout.h, torch_file.h).
+// refused, and, if the reader reserves memory, so is one that unpacks to more than its gzip trailer states. Throws the
+// Errors of FileReader and of the formats (tar_archive.h, gunzip.h, nemo_layout.h, torch_file.h).
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes);
 // Like readNemoFiles(), but reads only the headers of the archive's members, the config and the headers of the
 // checkpoints. An archive packed with gzip is read whole.

@@ -11,6 +11,7 @@
 #include "formats/safetensors.h"
 #include "formats/torch_contents.h"
 #include "formats/torch_file.h"
+#include "lora/adapter_builder.h"
 #include "lora/peft_config.h"
 
 namespace chorus {
@@ -139,17 +140,14 @@ size_t largestLowRankWeights(const ModelConfig& config, const WeightTable& table
 }
 
 PeftFiles readPeftFiles(FileReader& files, size_t max_bytes) {
-  const FoundFiles found = find(files);
-  const std::string config(found.config->text()), config_source = found.config_path.string();
-  if (found.weights_path.extension() != ".safetensors") {
-    // Refuses an archive that has far more bytes than its tensors before all of it is read.
-    PeftHeaders headers;
-    headers.weights_path = found.weights_path;
-    readTorchHeader(files, max_bytes, headers);
-    if (headers.parsed->hasValues()) return {config, config_source, *headers.parsed};
-  }
-  const auto weights = files.read(found.weights_path.filename(), max_bytes);
-  return {config, config_source, parseTensorFile(weights->bytes(), found.weights_path, weights)};
+  // The header is read first. It refuses a PyTorch archive that has far more bytes than its tensors before all of it is
+  // read, and shows how much memory the tensors need.
+  PeftHeaders headers = readPeftHeaders(files, max_bytes);
+  if (headers.parsed && headers.parsed->hasValues()) return headers.parse();
+  const size_t copied = files.reserves() ? copiedBytes(headers.parse().weights) : 0;
+  headers.header.reset();  // its reservation ends before the next one (FileMemory::reserve)
+  const auto weights = files.read(headers.weights_path.filename(), headers.weights_bytes, copied);
+  return {headers.config, headers.config_source, parseTensorFile(weights->bytes(), headers.weights_path, weights)};
 }
 
 PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes) {

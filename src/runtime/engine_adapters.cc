@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_reader.h"
@@ -36,6 +37,16 @@ TensorView viewOf(const executor::Tensor& tensor) {
   return {dtypeOf(tensor),
           {shape.begin(), shape.end()},
           std::span(static_cast<const std::byte*>(tensor.getData()), tensor.getSizeInBytes())};
+}
+
+// A clock that also reports the work between two looks. on_work: may be null.
+ThrottleClock reportingClock(ThrottleClock clock, std::function<void(size_t)> on_work) {
+  if (!on_work) return clock;
+  clock.now = [now = std::move(clock.now), on_work = std::move(on_work)](size_t bytes) {
+    on_work(bytes);
+    return now(bytes);
+  };
+  return clock;
 }
 
 // Hash of the content at registration, or at the first load if the registration did not read the values.
@@ -90,10 +101,11 @@ void logLeftOut(const Adapter& adapter) {
 
 }  // namespace
 
-EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle)
+EngineAdapters::EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle, size_t load_bytes)
     : ranks_(ranks),
       throttle_(std::move(throttle)),
-      table_(ranks.engine().architecture().weightTable(ranks.engine().config())) {}
+      table_(ranks.engine().architecture().weightTable(ranks.engine().config())),
+      file_memory_(std::make_shared<FileMemory>(load_bytes, "the memory for loads (serve: --lora_load_memory)")) {}
 
 AdapterTarget EngineAdapters::targetOf(const Engine& engine, BackgroundThrottle& throttle) const {
   return {engine.config(), table_, engine.buildConfig().max_lora_rank, engine.architecture().left_out, &throttle};
@@ -126,7 +138,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   constexpr size_t kHeavyBytes = size_t{256} << 20;
   constexpr double kHeavyProducts = 5e8;
   const auto begin = std::chrono::steady_clock::now();
-  BackgroundThrottle throttle(throttle_());
+  BackgroundThrottle throttle(reportingClock(throttle_(), std::move(files_of.onWork)));
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
   source->location = {std::move(files_of.open), std::move(files_of.archive)};
@@ -139,7 +151,7 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   const std::string name = source->directory.filename().string();
   bool large = false;
   if (files_of.deferContent) {
-    const AdapterHeaders headers = readAdapterHeaders(source->location, limits, &throttle);
+    const AdapterHeaders headers = readAdapterHeaders(source->location, limits, file_memory_, &throttle);
     const Shapes shapes = shapesOf(headers, name, target);
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
@@ -189,7 +201,7 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
 }
 
 executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& files_of) const {
-  BackgroundThrottle throttle(throttle_());
+  BackgroundThrottle throttle(reportingClock(throttle_(), files_of.onWork));
   const Engine& engine = ranks_.engine();
   const AdapterLocation location = {files_of.open, files_of.archive};
   const AdapterTarget target = targetOf(engine, throttle);
@@ -235,11 +247,16 @@ std::shared_ptr<const PreparedAdapter> EngineAdapters::prepare(const AdapterSour
     if (newest != source.newest_change_ns && wait.count() > 0) throw AdapterUnsettled{wait};
   }
   const std::string known = knownHash(source);
-  const Adapter adapter = read(source, throttle);
-  const std::string& found = adapter.content_hash;
-  if (source.reloadable() && found != known) warnIfWithoutEffect(adapter);
+  std::string found;
+  std::shared_ptr<const PreparedAdapter> prepared;
+  {
+    const Adapter adapter = read(source, throttle);
+    found = adapter.content_hash;
+    if (source.reloadable() && found != known) warnIfWithoutEffect(adapter);
+    prepared = ranks_.prepareAdapter(adapter, &throttle, throttle_);
+  }
+  // After the adapter's file memory is free again: on_content may register the files anew, which takes such memory.
   if (source.on_content && found != known) source.on_content(found);
-  auto prepared = ranks_.prepareAdapter(adapter, &throttle, throttle_);
   if (source.learned != nullptr && known.empty()) source.learned->set(found);
   return prepared;
 }

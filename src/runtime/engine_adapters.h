@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +25,9 @@ namespace chorus {
 class EngineAdapters {
  public:
   // throttle: returns the throttle's clock for the calling thread. Called for each registration and load, on any
-  // thread.
-  EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle);
+  // thread. load_bytes: see PeftCacheConfig::getLoadMemory().
+  EngineAdapters(const RankGroup& ranks, std::function<ThrottleClock()> throttle,
+                 size_t load_bytes = std::numeric_limits<size_t>::max());
 
   // Reads and checks the adapter in the directory that `files` opens; with AdapterFiles::deferContent, only its
   // headers. Throws Error that names what is wrong, and anything that onContent throws.
@@ -55,7 +57,7 @@ class EngineAdapters {
   const RankGroup& ranks_;
   std::function<ThrottleClock()> throttle_;
   WeightTable table_;
-  std::shared_ptr<FileMemory> file_memory_ = std::make_shared<FileMemory>();
+  std::shared_ptr<FileMemory> file_memory_;
   mutable std::mutex shapes_mutex_;
   mutable std::map<std::string, Shapes> shapes_;  // of valid headers, by AdapterHeaders::digest
 };

@@ -155,9 +155,8 @@ class Executor::Impl {
     sizeCaches(config, engines, session_options, options);
     memory_.check();
     auto runner = std::make_unique<RankRunner>(std::move(engines), backendOptions(config), session_options);
-    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, [&steps = *runner] {
-      return ThrottleClock::ofThisThread([&steps] { return steps.running(); });
-    });
+    const auto clock = [&steps = *runner] { return ThrottleClock::ofThisThread([&steps] { return steps.running(); }); };
+    adapters_ = std::make_unique<EngineAdapters>(runner->ranks, clock, static_cast<size_t>(memory_.loads));
     core_ = std::make_unique<ExecutorCore>(options, std::move(runner),
                                            [this](const AdapterSource& source) { return adapters_->load(source); });
     if (config.getPeftCacheConfig() && config.getPeftCacheConfig()->getLoraPrefetchDir()) {
@@ -180,13 +179,14 @@ class Executor::Impl {
     const Engine& engine = *engines.front();
     const auto free_bytes = static_cast<int64_t>(availableMemory());
     const PeftCacheConfig peft = peftConfig(config);
-    const int64_t free_for_caches = free_bytes - planMemory(engines, session, 0, free_bytes).total();
+    const int64_t free_for_caches = free_bytes - planMemory(engines, session, {}, free_bytes).total();
     const MemoryNeeds needs = leastMemory(engine.config(), engine.buildConfig(), weightBytes(engines), session, peft);
     needs.check(free_bytes);
     // An adapter cache without a configured size takes a quarter of this. The second term of the minimum leaves room
     // for the KV blocks of one sequence.
     const int64_t free_for_adapters = std::min(free_for_caches, 4 * (free_for_caches - needs.kv_sequence));
     const AdapterCapacity adapters = adapterCapacity(peft, engine, free_for_adapters);
+    const AdapterBytes for_adapters{.cache = adapters.host.bytes, .loads = adapters.loads};
     options.adapter_host_capacity = adapters.host;
     session.max_adapter_bytes = adapters.host.bytes;
     options.adapter_pin_capacity = adapters.pinned;
@@ -203,10 +203,10 @@ class Executor::Impl {
     budget.max_seq_len = options.requests.max_seq_len;
     budget.max_tokens = config.getKvCacheConfig().getMaxTokens();
     budget.fraction = config.getKvCacheConfig().getFreeGpuMemoryFraction();
-    budget.free_bytes = free_bytes - planMemory(engines, session, adapters.host.bytes, free_bytes).total();
+    budget.free_bytes = free_bytes - planMemory(engines, session, for_adapters, free_bytes).total();
     options.scheduler.kv_blocks = kvBlocks(budget);
     session.kv_blocks = options.scheduler.kv_blocks;
-    memory_ = planMemory(engines, session, adapters.host.bytes, free_bytes);
+    memory_ = planMemory(engines, session, for_adapters, free_bytes);
     options.kv_block_bytes = budget.block_bytes;
   }
 

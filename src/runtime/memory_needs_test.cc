@@ -19,7 +19,7 @@ TEST_F(MemoryNeedsTest, NeedsAreThoseOfAnEngineForOneSequence) {
   const Engine& engine = *engines.front();
   const BuildConfig& build = engine.buildConfig();
   const int64_t blocks = (build.max_seq_len + build.tokens_per_block - 1) / build.tokens_per_block;
-  const MemoryPlan plan = planMemory(engines, {.kv_blocks = blocks}, 0, 0);
+  const MemoryPlan plan = planMemory(engines, {.kv_blocks = blocks}, {}, 0);
   const MemoryNeeds needs = leastMemory(engine.config(), build, plan.weights(), {}, executor::PeftCacheConfig());
   EXPECT_EQ(needs.weights, plan.weights());
   EXPECT_EQ(needs.activations, plan.activations());

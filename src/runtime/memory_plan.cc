@@ -49,6 +49,7 @@ std::string MemoryPlan::table() const {
       fmt::format("{} tokens", kv_tokens));
   row("activations", [](const SessionMemory& rank) { return rank.activations + rank.host; }, activations(), "");
   row("adapters", nullptr, adapters, adapters > 0 ? "upper bound, filled as adapters are used" : "");
+  if (loads > 0) row("loads", nullptr, loads, "upper bound, files of adapters while they are read");
   row("total", nullptr, total(), "");
   row("available", nullptr, available, "before loading");
   text.pop_back();
@@ -56,20 +57,23 @@ std::string MemoryPlan::table() const {
 }
 
 void MemoryPlan::check() const {
-  if (total() - adapters <= available) return;
+  const int64_t needed = total() - adapters - loads;
+  if (needed <= available) return;
   fail(
       ErrorCode::kExhausted,
       "the engine needs {:.1f} MiB (weights {:.1f}, KV cache {:.1f}, activations {:.1f}), but {:.1f} MiB of memory are "
       "available: reduce the tokens of the KV cache, max_num_tokens or max_batch_size",
-      mebibytes(total() - adapters), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()),
-      mebibytes(available));
+      mebibytes(needed), mebibytes(weights()), mebibytes(kvCache()), mebibytes(activations()), mebibytes(available));
 }
 
 MemoryPlan planMemory(std::span<const std::shared_ptr<const Engine>> engines, const SessionOptions& options,
-                      int64_t adapter_bytes, int64_t available) {
+                      const AdapterBytes& adapters, int64_t available) {
   MemoryPlan plan;
   for (const auto& engine : engines) plan.ranks.push_back(Session::memoryNeeds(*engine, options));
-  plan.adapters = engines.front()->buildConfig().lora_plugin ? adapter_bytes : 0;
+  if (engines.front()->buildConfig().lora_plugin) {
+    plan.adapters = adapters.cache;
+    plan.loads = adapters.loads;
+  }
   plan.available = available;
   const Engine& engine = *engines.front();
   const KvCacheShape cache = Session::kvCache(engine.config(), engine.buildConfig(), options);

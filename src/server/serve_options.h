@@ -51,6 +51,7 @@ struct ServeOptions {
   // Limits of that engine, or lower limits for a given engine.
   std::optional<int32_t> max_lora_rank;                 // default: 64, or the given engine's
   std::optional<int32_t> max_cpu_loras, max_gpu_loras;  // cache sizes in adapters of rank max_lora_rank
+  std::optional<int32_t> lora_load_memory_mib;          // executor::PeftCacheConfig::getLoadMemory()
   std::string adapter_overload = "reject";              // or wait: for adapters that active ones leave no room for
   std::string lora_storage = "model";                   // or int8: executor::LoraStorage
   std::optional<int32_t> max_batch_size;

@@ -13,6 +13,7 @@ namespace chorus {
 namespace {
 
 constexpr int64_t kDefaultHostCacheSize = int64_t{1} << 30;
+constexpr int64_t kLeastLoadMemory = int64_t{64} << 20;
 
 bool allowed(const BuildConfig& build, const LoraTarget& target) {
   if (build.lora_target_modules.empty()) return true;
@@ -171,6 +172,12 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const M
   capacity.pinned = {
       std::min(capacity.host.bytes / 2, std::max<int64_t>(capacity.host.bytes - largest.bytes, 0)),
       std::min(capacity.host.elements / 2, std::max<int64_t>(capacity.host.elements - largest.elements, 0))};
+  const auto float32_bytes = static_cast<int64_t>(sizeof(float)) * largest.elements;
+  capacity.loads = std::max(
+      {kLeastLoadMemory, float32_bytes + float32_bytes / 2, std::min(capacity.host.bytes, kDefaultHostCacheSize)});
+  if (config.getLoadMemory()) {
+    capacity.loads = static_cast<int64_t>(std::min<size_t>(*config.getLoadMemory(), AdapterSize::kUnlimited));
+  }
   if (build.lora_plugin) {
     checkHoldsOne(capacity.host, largest, "host");
     checkHoldsOne(capacity.device, largest, "device");

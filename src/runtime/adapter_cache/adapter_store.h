@@ -29,6 +29,7 @@ struct AdapterCapacity {
   AdapterSize host, device;
   // Limit on the pinned adapters of the host level: half of it, and so much that the largest adapter fits beside them.
   AdapterSize pinned = {};
+  int64_t loads = 0;              // PeftCacheConfig::getLoadMemory(), in bytes
   bool reject_when_full = false;  // what claim() does without room on the host level
 };
 

@@ -30,21 +30,32 @@ ApiError invalidInput(std::string message, std::optional<std::string> param = st
   return ApiError(400, std::move(message), "InvalidUserInput", std::move(param), std::move(code));
 }
 
+// The names of the fields of a request that loads an adapter.
+struct LoadFields {
+  const char* name;
+  const char* path;
+};
+
 AdapterDirectory::Loaded load(AdapterDirectory& adapters, const std::string& name, const std::string& path,
-                              const char* path_field, bool replace, bool read_values) {
+                              const LoadFields& fields, bool replace, bool read_values, WorkMeter& meter) {
+  const char* field = fields.name;
   try {
-    return adapters.load(name, path, replace, read_values);
+    adapters.checkName(name);
+    field = fields.path;
+    return adapters.load(name, path, replace, read_values, &meter);
+  } catch (const WorkStopped& e) {
+    throw readingStopped(e);
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kNotFound:
         throw ApiError(404, fmt::format("No adapter found for '{}': {}", name, clientMessage(e.what())),
-                       "NotFoundError", path_field, "adapter_not_found");
+                       "NotFoundError", field, "adapter_not_found");
       case ErrorCode::kInvalidArgument:
       case ErrorCode::kUnsupported:
       case ErrorCode::kCorrupt:
       case ErrorCode::kTooLarge:
-        throw invalidInput(fmt::format("The adapter '{}' cannot be served: {}", name, clientMessage(e.what())),
-                           path_field, "adapter_refused");
+        throw invalidInput(fmt::format("The adapter '{}' cannot be served: {}", name, clientMessage(e.what())), field,
+                           "adapter_refused");
       case ErrorCode::kConflict:
         throw ApiError::conflict(fmt::format("The adapter '{}': {}.", name, clientMessage(e.what())));
       default:
@@ -83,7 +94,8 @@ void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::
   const std::string path = fields.string("lora_path").value_or("");
   const bool in_place = fields.boolean("load_inplace").value_or(false);
   if (name.empty() || path.empty()) throw invalidInput("Both 'lora_name' and 'lora_path' must be provided.");
-  const auto loaded = load(adapters, name, path, "lora_path", in_place, /*read_values=*/true);  // as vLLM does
+  const auto loaded =
+      load(adapters, name, path, {"lora_name", "lora_path"}, in_place, /*read_values=*/true, meter);  // as vLLM
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw invalidInput(
         fmt::format("The lora adapter '{}' has already been loaded. If you want to load the adapter in place, set "
@@ -131,7 +143,7 @@ void handleAdapters(const ApiContext& context, HttpRequest& request, const std::
   if (name.empty() || source.empty()) throw ApiError::invalid("Both 'name' and 'src' must be provided.");
   const bool pin = fields.boolean("pin").value_or(false);
   const bool preload = fields.boolean("preload").value_or(false);
-  const auto loaded = load(adapters, name, source, "src", false, false);
+  const auto loaded = load(adapters, name, source, {"name", "src"}, false, false, meter);
   if (loaded == AdapterDirectory::Loaded::kExists) {
     throw ApiError::invalid(fmt::format("The adapter '{}' is registered already.", name), "name",
                             "adapter_already_loaded");

@@ -65,6 +65,8 @@ TEST_F(AdapterRoutesTest, RefusesMissingFieldsAndPathsThatAreNotAllowed) {
   EXPECT_EQ(messageOf(post("/v1/unload_lora_adapter", Json::object())),
             "'lora_name' needs to be provided to unload a LoRA adapter.");
   EXPECT_EQ(post("/v1/load_lora_adapter", {{"lora_name", 5}, {"lora_path", "one"}}).status, 400);
+  EXPECT_EQ(Json::parse(load("a/b", "one").body)["error"]["param"], "lora_name");
+  EXPECT_EQ(Json::parse(post("/adapters", {{"name", ".a"}, {"src", "one"}}).body)["error"]["param"], "name");
   fs::create_directory_symlink(root / "secret/other", root / "allowed/link");
   const std::string outside = root / "secret/other";
   for (const std::string& path : {outside, std::string("../secret/other"), root.string() + "/allowed/../secret/other",

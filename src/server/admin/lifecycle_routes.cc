@@ -250,13 +250,13 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
   try {
     if (isUpload(type)) {
       const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
-      served = adapters.upload(name, uploaded.config, uploaded.weights);
+      served = adapters.upload(name, uploaded.config, uploaded.weights, &meter);
       endBody(request);
     } else {
-      served = adapters.serve(name, pathIn(request, meter));
+      served = adapters.serve(name, pathIn(request, meter), &meter);
     }
-  } catch (const WorkStopped&) {
-    throw;
+  } catch (const WorkStopped& e) {
+    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, adapterNamed(name));
   }
@@ -267,6 +267,12 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
 }
 
 }  // namespace
+
+ApiError readingStopped(const WorkStopped& e) {
+  if (e.reason() != WorkStopped::Reason::kDeadline) return currentApiError();
+  return ApiError(504, "Reading the adapter exceeded the server's time limit.", "server_error", std::nullopt,
+                  "timeout");
+}
 
 AdapterDirectory& adaptersOf(const ApiContext& context) {
   if (context.adapters == nullptr) {
@@ -338,12 +344,12 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
   try {
     if (isUpload(type)) {
       const UploadedAdapter uploaded = parseUpload(type, request.body, meter);
-      report = adapters.inspectUpload(uploaded.config, uploaded.weights);
+      report = adapters.inspectUpload(uploaded.config, uploaded.weights, &meter);
     } else {
-      report = adapters.inspect(pathIn(request, meter));
+      report = adapters.inspect(pathIn(request, meter), &meter);
     }
-  } catch (const WorkStopped&) {
-    throw;
+  } catch (const WorkStopped& e) {
+    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, "The adapter");
   }
@@ -382,7 +388,9 @@ void handleAdapterRollback(const ApiContext& context, HttpRequest& request,
   const OrderedJson body = takeJson(request, meter);
   AdapterDirectory::Served served;
   try {
-    served = adapters.rollBack(name, FieldReader(body).string("content_hash").value_or(""));
+    served = adapters.rollBack(name, FieldReader(body).string("content_hash").value_or(""), &meter);
+  } catch (const WorkStopped& e) {
+    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, adapterNamed(name));
   }

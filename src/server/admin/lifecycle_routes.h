@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/work_meter.h"
+#include "server/errors.h"
 #include "server/http/http.h"
 #include "server/model/api_context.h"
 
@@ -42,6 +44,9 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
 void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
                     std::optional<std::string> field, HttpResponse answer);
+
+// The error of a request whose reading of an adapter was stopped.
+ApiError readingStopped(const WorkStopped& e);
 
 // The adapter directory. Throws ApiError 403 without --enable_admin.
 AdapterDirectory& adaptersOf(const ApiContext& context);

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
+#include <memory>
 #include <string>
 
 #include "runtime/adapter_cache/adapter_error.h"
@@ -223,6 +226,36 @@ TEST_F(LifecycleRoutesTest, ValidatesWithoutServing) {
   EXPECT_EQ(post("/v1/admin/validate", Json::object()).status, 400);
   EXPECT_EQ(uploads(), 0u);
   EXPECT_EQ(models.list().size(), 3u);
+}
+
+TEST_F(LifecycleRoutesTest, ReadingAnAdapterHoldsUpNoRequestForText) {
+  std::promise<void> gate;
+  engine.while_inspecting = [read = gate.get_future().share()](const executor::AdapterFiles&) { read.wait(); };
+  const auto checked = send("POST", "/v1/admin/validate", R"({"path":"one"})");
+  const auto loaded = send("POST", "/v1/load_lora_adapter", R"({"lora_name":"two","lora_path":"one"})");
+  completion(R"("prompt":"x")");
+  EXPECT_EQ(answer("GET", kPlaced).status, 200);
+  gate.set_value();
+  EXPECT_EQ(checked->wait().status, 200);
+  EXPECT_EQ(loaded->wait().status, 200);
+}
+
+TEST_F(LifecycleRoutesTest, ReadingAnAdapterEndsInTime) {
+  engine.while_inspecting = [](const executor::AdapterFiles& files) {
+    while (true) files.onWork(1);
+  };
+  Intake late{IntakeOptions{.threads = 1, .timeout = std::chrono::milliseconds(5)}};
+  auto limited = std::make_shared<ApiContext>(ApiContext{engine, models, intake, late, delivery, {}, {}});
+  limited->adapters = adapters.get();
+  routes.serve(limited);
+  const HttpResponse slow = post("/v1/admin/validate", {{"path", "one"}});
+  EXPECT_EQ(slow.status, 504);
+  EXPECT_EQ(messageOf(slow), "Reading the adapter exceeded the server's time limit.");
+  routes.serve(context);
+
+  const auto stopped = send("POST", "/v1/admin/validate", R"({"path":"one"})");
+  adapter_intake.cancelAll();
+  EXPECT_EQ(stopped->wait().status, 503);
 }
 
 TEST_F(LifecycleRoutesTest, OnlyUploadsThatAreAllowedMayBeLarge) {

@@ -146,6 +146,11 @@ std::shared_ptr<const TextCodec> AdapterDirectory::readText(const Directory& dir
   return load_text_(directory, meter, source != TextSource::kMemory);
 }
 
+AdapterDirectory::Clock::duration AdapterDirectory::textTime(const WorkMeter* meter) {
+  if (meter == nullptr || meter->limits().deadline == WorkMeter::Clock::time_point::max()) return kMaxTextTime;
+  return std::min<Clock::duration>(kMaxTextTime, meter->limits().deadline - WorkMeter::Clock::now());
+}
+
 void AdapterDirectory::addText(const std::string& name, Adapter& adapter, TextSource source) {
   adapter.text = readText(*roots_.open(name), source);
   adapter.registration->text = adapter.text;
@@ -176,7 +181,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
          "{}: the directory has the same name as the base model; rename it or set --model_name",
          directory->path().string());
   }
-  const auto text = readText(*directory, how.text);
+  const auto text = readText(*directory, how.text, textTime(how.meter));
   // Requests that were tokenized with one text must not run with the weights of another, so a new text needs a new id.
   const bool known = !adapter->state.empty();
   const bool same_text = known && adapter->text == text;
@@ -206,6 +211,10 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
     content_hash = hash;
     if (same_text && hash == adapter->content_hash) throw Unchanged();
   };
+  WorkMeter quick({.work = files.deferContent ? kQuickHeaderBytes : kQuickContentBytes});
+  if (WorkMeter* const meter = how.quick ? &quick : how.meter) {
+    files.onWork = [meter](size_t bytes) { meter->charge(bytes); };
+  }
   bool changed = true;
   // `state` is older than the headers that are read here, so the first load notices any later change.
   if (files.deferContent) registration->done = true;

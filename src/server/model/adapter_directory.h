@@ -54,8 +54,8 @@ struct AdapterScanOptions {
   std::function<bool()> stop = nullptr;  // returns true to end the scan early
   // True: new adapters are listed before their tokenizer files are read.
   bool defer_texts = false;
-  // True: adapters whose tokenizer files must be read, or that took long the last time, keep their state until
-  // AdapterDirectory::readTexts() is called. So no tokenizer holds up a scan.
+  // True: adapters whose tokenizer files must be read, that have large headers, or that took long the last time, keep
+  // their state until AdapterDirectory::readTexts() is called. So none of them holds up a scan.
   bool leave_slow = false;
 };
 
@@ -107,14 +107,18 @@ class AdapterDirectory {
   // stop returned true. Not at the same time as a scan.
   size_t readTexts(Found& found, const std::function<bool()>& stop = nullptr);
 
+  // Throws Error(kInvalidArgument) if no adapter can have this name.
+  void checkName(const std::string& name) const;
   enum class Loaded { kAdded, kReplaced, kUnchanged, kExists };
   // Serves the adapter in the directory at `path` (AdapterRoots::locate) under the name, until unload() or until a scan
   // or a load finds the directory missing. If the name is served already: kExists without `replace`, else its content
   // is replaced, and requests that have begun keep the content with which they began. May run at the same time as a
   // scan. Throws Error, and then serves what it served before: kInvalidArgument for a name or path that is not allowed,
   // kNotFound if there is no such directory, and the Errors of reading the adapter.
-  // read_values: read and check all values now, not at the first load.
-  Loaded load(const std::string& name, const std::string& path, bool replace, bool read_values = false);
+  // read_values: read and check all values now, not at the first load. meter: is charged for the bytes of the adapter's
+  // files and values, and its WorkStopped ends the load; null: no limit.
+  Loaded load(const std::string& name, const std::string& path, bool replace, bool read_values = false,
+              WorkMeter* meter = nullptr);
 
   // Limit on the earlier contents of a name that rollBack() can serve again.
   static constexpr size_t kMaxEarlier = 4;
@@ -123,22 +127,22 @@ class AdapterDirectory {
     std::string content_hash;
   };
   // Like load() with `replace`, but all values are read and checked now.
-  Served serve(const std::string& name, const std::string& path);
+  Served serve(const std::string& name, const std::string& path, WorkMeter* meter = nullptr);
   // Serves an adapter that a client sent: the text of adapter_config.json and the bytes of a safetensors file. Throws
   // Error like serve(), kUnsupported without AdapterDirectoryOptions::upload_directory, and kExhausted if the uploads
   // that are served or still read leave no room for it. Otherwise uploads that are earlier contents make room: the
   // oldest, as many as suffice.
-  Served upload(const std::string& name, std::string_view config, std::string_view weights);
+  Served upload(const std::string& name, std::string_view config, std::string_view weights, WorkMeter* meter = nullptr);
   bool takesUploads() const { return spool_ != nullptr; }
   // Checks an adapter as serve() and upload() would, without serving it. Throws their Errors for a path that is not
   // allowed or an upload that cannot be stored; earlier contents make no room for a check.
-  executor::AdapterReport inspect(const std::string& path);
-  executor::AdapterReport inspectUpload(std::string_view config, std::string_view weights);
+  executor::AdapterReport inspect(const std::string& path, WorkMeter* meter = nullptr);
+  executor::AdapterReport inspectUpload(std::string_view config, std::string_view weights, WorkMeter* meter = nullptr);
   // Serves an earlier content of the name again: that of the hash, or the latest if the hash is empty. The present
   // content becomes an earlier one. An earlier content is kept as long as its files are unchanged: those of uploads
   // are, those of other directories as long as nobody changes them. Throws Error: kNotFound if the name is not served
   // or has no such earlier content, kConflict if its files have changed, and then it is forgotten.
-  Served rollBack(const std::string& name, const std::string& content_hash);
+  Served rollBack(const std::string& name, const std::string& content_hash, WorkMeter* meter = nullptr);
   struct Earlier {
     std::string content_hash;  // empty if it was never loaded
     int64_t created = 0;       // when it began to be served, in seconds since 1970
@@ -157,6 +161,9 @@ class AdapterDirectory {
   struct Registration;
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kMaxTextTime{20};  // for reading the tokenizer files of one adapter
+  // A scan reads so many bytes of an adapter's headers, or of an adapter whose values it compares. Others have their
+  // turn with those that take long, so that the number of large files does not delay the adapters behind them.
+  static constexpr uint64_t kQuickHeaderBytes = uint64_t{1} << 20, kQuickContentBytes = uint64_t{64} << 20;
   // Files that could not be served. They are not tried again before retry_at.
   struct Failure {
     std::string state;  // digest of the files; empty: there is no failure
@@ -196,6 +203,8 @@ class AdapterDirectory {
     TextSource text = TextSource::kFiles;
     bool read_values = false;    // read and check all values now, even if nothing of the adapter is cached
     std::string expected_state;  // if not empty: throw Error(kConflict) if the files have another state
+    WorkMeter* meter = nullptr;  // see load()
+    bool quick = false;          // throw WorkStopped if much must be read (kQuickHeaderBytes); only without a meter
   };
   // A content that was served before.
   struct Version {
@@ -228,8 +237,7 @@ class AdapterDirectory {
   // an earlier one. The caller holds the adapter's mutex.
   Loaded replace(const std::string& name, const std::shared_ptr<Adapter>& adapter, AdapterRoots::Location location,
                  const Taking& how);
-  void checkName(const std::string& name) const;
-  executor::AdapterReport inspect(const AdapterRoots::Location& location);
+  executor::AdapterReport inspect(const AdapterRoots::Location& location, WorkMeter* meter);
   AdapterRoots::Location store(std::string_view config, std::string_view weights);
   AdapterRoots::Location locate(const std::string& path) const;
   void keepEarlier(const std::string& name, Version version);
@@ -241,6 +249,8 @@ class AdapterDirectory {
   // Returns null if the text is left to readTexts().
   std::shared_ptr<const TextCodec> readText(const Directory& directory, TextSource source,
                                             Clock::duration limit = kMaxTextTime) const;
+  // Time for the text of an adapter that is read for a request with this meter, or, if it is null, for none.
+  static Clock::duration textTime(const WorkMeter* meter);
   // Notes that the files with the state `tried` could not be served by an attempt that took so long. Returns true the
   // first time.
   static bool noteFailure(Adapter& adapter, std::string tried, bool may_pass, Clock::duration took);
@@ -259,17 +269,21 @@ class AdapterDirectory {
   enum class Looked {
     kDone,
     kAgain,  // it must be looked at again: its files are being rewritten, or its directory seems to be missing
-    kSlow    // left to readTexts(), because it may take long or has just taken too long
+    kSlow    // left to readTexts(), because it may take long, much must be read, or it has just taken too long
   };
   struct Looking {
     bool defer_texts = false;  // AdapterScanOptions::defer_texts
     bool leave = false;        // leave it if it must be read anew
+    bool quick = false;        // leave it if much must be read: Taking::quick
   };
-  // Handles one name of a scan, without reading tokenizer files.
+  // Handles one name of a scan, without reading tokenizer files and at most kQuickHeaderBytes of headers.
   Looked look(const std::string& name, bool defer_texts, Found& found, Warnings& warnings);
+  // Handles the names that a scan left and that have no tokenizer files to read, without a limit on their headers.
+  void lookAtLeft(const AdapterScanOptions& how, Found& found, Warnings& warnings);
   // Does the same, and reads the name's tokenizer files if necessary.
   Looked lookAndRead(const std::string& name, Found& found, Warnings& warnings);
-  void endTurn(const std::string& name, Clock::time_point begin);
+  // Ends a turn of a name that is or may be slow.
+  void endTurn(const std::string& name, Clock::time_point begin, bool text_was_read);
   void forgetTurns(const std::vector<std::string>& kept);
   // Reads the text of one adapter for which requests wait: one that is quick as far as is known, or with also_slow any
   // that need not rest.

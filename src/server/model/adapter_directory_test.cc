@@ -217,6 +217,28 @@ TEST_F(AdapterDirectoryTest, AFailedAttemptThatTookLongIsNotRepeatedSoon) {
   EXPECT_EQ(texts_read, 2) << "changed files are tried at once";
 }
 
+TEST_F(AdapterDirectoryTest, LargeHeadersAreLeftUntilTheOthersAreRead) {
+  for (const char* name : {"a", "large", "z"}) adapter(name, root / "served");
+  engine.header_bytes["large"] = size_t{4} << 20;
+  auto directory = open({.refresh = AdapterRefresh::kSync});
+  AdapterDirectory::Found found = directory->scan({.leave_slow = true});
+  EXPECT_EQ(found.added, (std::vector<std::string>{"a", "z"}));
+  EXPECT_EQ(directory->readTexts(found), 0u);
+  EXPECT_EQ(found.added, (std::vector<std::string>{"a", "z", "large"}));
+
+  write("large", "other weights");
+  found = directory->scan({.leave_slow = true});
+  EXPECT_TRUE(found.replaced.empty());
+  for (int i = 0; i < 300 && found.replaced.empty(); ++i) {  // until its files have been left alone
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    directory->scan({.leave_slow = true});
+    directory->readTexts(found);
+  }
+  EXPECT_EQ(found.replaced, std::vector<std::string>{"large"});
+
+  EXPECT_EQ(open()->scan({.defer_texts = true}).added.size(), 3u) << "nothing is left while the server starts";
+}
+
 TEST_F(AdapterDirectoryTest, ALoadThatFindsOtherContent) {
   adapter("a", root / "served");
   auto directory = open();

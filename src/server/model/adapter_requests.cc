@@ -68,32 +68,32 @@ void AdapterDirectory::keepEarlier(const std::string& name, Version version) {
 }
 
 AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace_it,
-                                                bool read_values) {
+                                                bool read_values, WorkMeter* meter) {
   checkName(name);
   AdapterRoots::Location location = locate(path);
   forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
   if (adapter->listed && !replace_it) return Loaded::kExists;
-  return replace(name, adapter, std::move(location), {.read_values = read_values});
+  return replace(name, adapter, std::move(location), {.read_values = read_values, .meter = meter});
 }
 
-AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const std::string& path) {
+AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const std::string& path, WorkMeter* meter) {
   checkName(name);
   AdapterRoots::Location location = locate(path);
   forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
-  const Loaded how = replace(name, adapter, std::move(location), {.read_values = true});
+  const Loaded how = replace(name, adapter, std::move(location), {.read_values = true, .meter = meter});
   return {how, adapter->content_hash};
 }
 
 AdapterDirectory::Served AdapterDirectory::upload(const std::string& name, std::string_view config,
-                                                  std::string_view weights) {
+                                                  std::string_view weights, WorkMeter* meter) {
   checkName(name);
   if (spool_ != nullptr) makeRoom(config.size() + weights.size());
   AdapterRoots::Location location = store(config, weights);
   forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
-  const Loaded how = replace(name, adapter, std::move(location), {.read_values = true});
+  const Loaded how = replace(name, adapter, std::move(location), {.read_values = true, .meter = meter});
   return {how, adapter->content_hash};
 }
 
@@ -105,18 +105,22 @@ AdapterRoots::Location AdapterDirectory::store(std::string_view config, std::str
   return {std::move(stored.parent), std::move(stored.name), std::move(stored.keep), stored.bytes};
 }
 
-executor::AdapterReport AdapterDirectory::inspect(const std::string& path) { return inspect(locate(path)); }
-
-executor::AdapterReport AdapterDirectory::inspectUpload(std::string_view config, std::string_view weights) {
-  return inspect(store(config, weights));
+executor::AdapterReport AdapterDirectory::inspect(const std::string& path, WorkMeter* meter) {
+  return inspect(locate(path), meter);
 }
 
-executor::AdapterReport AdapterDirectory::inspect(const AdapterRoots::Location& location) {
+executor::AdapterReport AdapterDirectory::inspectUpload(std::string_view config, std::string_view weights,
+                                                        WorkMeter* meter) {
+  return inspect(store(config, weights), meter);
+}
+
+executor::AdapterReport AdapterDirectory::inspect(const AdapterRoots::Location& location, WorkMeter* meter) {
   executor::AdapterFiles files;
   files.path = location.directory->pathOf(location.beneath);
   files.open = [&location, links = options_.links] {
     return adapterDirectoryWithin(location.directory->openDirectory(location.beneath, links));
   };
+  if (meter != nullptr) files.onWork = [meter](size_t bytes) { meter->charge(bytes); };
   return engine_.inspectAdapter(files);
 }
 
@@ -148,7 +152,8 @@ void AdapterDirectory::makeRoom(uint64_t bytes) {
   }
 }
 
-AdapterDirectory::Served AdapterDirectory::rollBack(const std::string& name, const std::string& content_hash) {
+AdapterDirectory::Served AdapterDirectory::rollBack(const std::string& name, const std::string& content_hash,
+                                                    WorkMeter* meter) {
   const auto [adapter, adapter_lock] = lockAdapter(name);
   if (!adapter->listed) fail(ErrorCode::kNotFound, "no adapter of this name is served");
   Version version;
@@ -169,8 +174,8 @@ AdapterDirectory::Served AdapterDirectory::rollBack(const std::string& name, con
   const uint64_t number = version.number;
   Version again = version;
   try {
-    const Loaded how =
-        replace(name, adapter, std::move(version.location), {.read_values = true, .expected_state = version.state});
+    const Loaded how = replace(name, adapter, std::move(version.location),
+                               {.read_values = true, .expected_state = version.state, .meter = meter});
     return {how, adapter->content_hash};
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kConflict || e.code() == ErrorCode::kNotFound) {

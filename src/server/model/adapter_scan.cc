@@ -66,9 +66,10 @@ AdapterDirectory::Looked AdapterDirectory::look(const std::string& name, bool de
   const auto begin = Clock::now();
   const auto turn = turns_.find(name);
   const bool slow = turn != turns_.end() && turn->second.slow;
-  const Looked looked = lookWith(nullptr, name, {.defer_texts = defer_texts, .leave = slow}, found, warnings);
+  const Looking how{.defer_texts = defer_texts, .leave = slow, .quick = true};
+  const Looked looked = lookWith(nullptr, name, how, found, warnings);
   // A turn that only found the files unchanged does not show that the next one will be quick.
-  if (Clock::now() - begin > options_.quick_time) endTurn(name, begin);
+  if (Clock::now() - begin > options_.quick_time) endTurn(name, begin, false);
   return looked;
 }
 
@@ -86,24 +87,21 @@ AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, 
     }
     looked = lookWith(&ahead, name, {}, found, warnings);
   }
-  // A turn in which no file was read does not show that the next one will be quick.
-  if (reads || Clock::now() - begin > options_.quick_time) {
-    endTurn(name, begin);
-  } else {
-    turns_[name].last = Clock::now();
-  }
+  endTurn(name, begin, reads);
   return looked;
 }
 
-void AdapterDirectory::endTurn(const std::string& name, Clock::time_point begin) {
+void AdapterDirectory::endTurn(const std::string& name, Clock::time_point begin, bool text_was_read) {
   // A name that takes long gets at most a seventeenth of the scanning thread's time.
   constexpr int kRest = 16;
-  constexpr Clock::duration kLongestRest = std::chrono::hours(1);
+  constexpr Clock::duration kLongestRest = std::chrono::hours(1), kNoticeable = std::chrono::milliseconds(100);
   const auto now = Clock::now();
   const auto took = now - begin;
   Turn& turn = turns_[name];
-  turn = {.slow = took > options_.quick_time, .last = now};
-  if (turn.slow) turn.rest_until = now + std::min(took * kRest, kLongestRest);
+  turn.last = now;
+  // A turn in which no text was read does not show that the next one will be quick.
+  if (text_was_read || took > options_.quick_time) turn.slow = took > options_.quick_time;
+  if (turn.slow && took > kNoticeable) turn.rest_until = now + std::min(took * kRest, kLongestRest);
 }
 
 AdapterDirectory::ReadAhead AdapterDirectory::readAhead(const std::string& name, Clock::duration limit) const {
@@ -186,13 +184,16 @@ AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, cons
     }
     if (is_slow()) return Looked::kSlow;
     check_text();
-    const bool changed = take(name, adapter, {.text = source});
+    const bool changed = take(name, adapter, {.text = source, .quick = how.quick});
     if (!listed) {
       found.added.push_back(name);
     } else if (changed) {
       found.replaced.push_back(name);
     }
     adapter->failure = {};
+  } catch (const WorkStopped&) {  // Looking::quick
+    turns_[name].slow = true;
+    return Looked::kSlow;
   } catch (const std::exception& e) {
     const bool may_pass = mayPass(errorCodeOf(e)) || isGone(name, false);  // the directory may come back as it was
     if (without_text && !may_pass) end(name, *adapter);
@@ -287,8 +288,23 @@ AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
     });
   }
   forgetEnded();
-  if (!how.defer_texts && !how.leave_slow) readTexts(found, how.stop);
+  if (how.leave_slow) return found;
+  if (how.defer_texts) {
+    lookAtLeft(how, found, warnings);
+  } else {
+    readTexts(found, how.stop);
+  }
   return found;
+}
+
+void AdapterDirectory::lookAtLeft(const AdapterScanOptions& how, Found& found, Warnings& warnings) {
+  std::erase_if(left_, [&](const std::string& name) {
+    if (how.stop && how.stop()) return false;
+    const auto begin = Clock::now();
+    const Looked looked = lookWith(nullptr, name, {.defer_texts = how.defer_texts}, found, warnings);
+    endTurn(name, begin, false);
+    return looked == Looked::kDone;
+  });
 }
 
 void AdapterDirectory::readAwaited(bool also_slow, Found& found, Warnings& warnings) {

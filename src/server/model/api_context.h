@@ -16,13 +16,17 @@
 
 namespace chorus::server {
 
+// Limit on the time for which a request of ApiContext::adapter_intake reads an adapter.
+inline constexpr std::chrono::seconds kAdapterReadTime{120};
+
 // The referenced objects outlive every request: they are destroyed after the executor is shut down and the workers are
 // joined.
 struct ApiContext {
   EngineClient& engine;
   ModelCatalog& models;
-  Intake& intake;        // parsing, templates, tokenizing
-  WorkerPool& delivery;  // detokenizing and writing answers
+  Intake& intake;          // parsing, templates, tokenizing
+  Intake& adapter_intake;  // the requests that read, register or remove adapters
+  WorkerPool& delivery;    // detokenizing and writing answers
   GenerationDefaults defaults;
   std::optional<std::chrono::milliseconds> request_timeout;  // from the moment a request is completely received
   std::optional<std::chrono::milliseconds> queue_timeout;    // the same, until a request begins to run

@@ -66,6 +66,19 @@ IntakeOptions intakeOptions(const ServeOptions& options) {
   return intake;
 }
 
+// Two threads, of which one client has at most one. The size of an adapter's files is limited before they are read, so
+// the bytes of work need no limit.
+IntakeOptions adapterIntakeOptions() {
+  IntakeOptions intake;
+  intake.threads = 1;
+  intake.reserve = true;
+  intake.small_bytes = 0;
+  intake.timeout = kAdapterReadTime;
+  intake.work_limit = intake.work_at_first = WorkMeter::kUnlimited;
+  intake.work_for_each_byte = 0;
+  return intake;
+}
+
 std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
   if (!options.model_name.empty()) return options.model_name;
   const fs::path named =
@@ -89,7 +102,10 @@ void logFound(const AdapterDirectory::Found& found) {
 }  // namespace
 
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
-    : intake_(intakeOptions(options)), delivery_(2), http_memory_mib_(options.http_memory_mib) {
+    : intake_(intakeOptions(options)),
+      adapter_intake_(adapterIntakeOptions()),
+      delivery_(2),
+      http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
       servesAdapters(options) ? adapterTextBytes(options) : 0;  // before the executor's caches take memory
   const auto& text = engine.text;
@@ -121,7 +137,8 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     adapters_ = std::make_unique<AdapterDirectory>(options.lora_directories, *models_, *client_, loadText, how);
     registerAdapters(options.lora_start_time);
   }
-  context_ = std::make_shared<ApiContext>(ApiContext{*client_, *models_, intake_, delivery_, engine.defaults, {}});
+  context_ = std::make_shared<ApiContext>(
+      ApiContext{*client_, *models_, intake_, adapter_intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
   context_->max_choices = options.max_choices;
   if (options.enable_admin) context_->adapters = adapters_.get();
@@ -257,9 +274,12 @@ bool LoadedModel::stop() {
   constexpr std::chrono::milliseconds kPatience{1000};
   wake(stopping_);
   intake_.cancelAll();
+  adapter_intake_.cancelAll();
   models_->endWaits();
   executor_->shutdown();
-  const bool ended = intake_.finish(kPatience) && delivery_.finish(kPatience);
+  bool ended = intake_.finish(kPatience);
+  ended &= adapter_intake_.finish(kPatience);
+  ended &= delivery_.finish(kPatience);
   if (!refresh_.joinable()) return ended;
   if (refresh_ended_.wait_for(kPatience) != std::future_status::ready) return false;
   refresh_.join();

@@ -49,6 +49,7 @@ executor::PeftCacheConfig adapterCacheConfig(const ServeOptions& options) {
   adapters.setNumPutWorkers(kAdapterLoaders);
   adapters.setRejectWhenFull(options.adapter_overload == "reject");
   if (options.lora_storage == "int8") adapters.setLoraStorage(executor::LoraStorage::kINT8);
+  if (options.lora_load_memory_mib) adapters.setLoadMemory(static_cast<size_t>(*options.lora_load_memory_mib) << 20);
   if (options.max_lora_rank) adapters.setMaxAdapterSize(*options.max_lora_rank);
   return adapters;
 }

@@ -62,9 +62,14 @@ void checkContentType(const HttpRequest& request, bool takes_files) {
 // then passes once more.
 class Preparation : public std::enable_shared_from_this<Preparation> {
  public:
-  Preparation(std::shared_ptr<const ApiContext> context, RequestWork work, HttpRequest request,
+  // intake: one of the context's.
+  Preparation(std::shared_ptr<const ApiContext> context, Intake& intake, RequestWork work, HttpRequest request,
               std::shared_ptr<HttpExchange> exchange)
-      : context_(std::move(context)), work_(work), request_(std::move(request)), exchange_(std::move(exchange)) {}
+      : context_(std::move(context)),
+        intake_(intake),
+        work_(work),
+        request_(std::move(request)),
+        exchange_(std::move(exchange)) {}
 
   // Throws ApiError when too many requests wait.
   void submit() {
@@ -72,7 +77,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
                     .bytes = request_.body.size(),
                     .work = [self = shared_from_this()](WorkMeter& meter) { self->run(meter); }};
     if (context_->request_timeout) job.deadline = request_.received + *context_->request_timeout;
-    switch (context_->intake.submit(ticket_, std::move(job))) {
+    switch (intake_.submit(ticket_, std::move(job))) {
       case FairQueue::Answer::kAdded:
         return;
       case FairQueue::Answer::kClientFull:
@@ -136,6 +141,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   }
 
   const std::shared_ptr<const ApiContext> context_;
+  Intake& intake_;
   const RequestWork work_;
   HttpRequest request_;
   const std::shared_ptr<HttpExchange> exchange_;
@@ -187,6 +193,12 @@ void ofAllModels(const ApiContext& context, HttpRequest& request, const std::sha
   exchange->respond(answer(context, models, request.client));
 }
 
+// The intake in which a route's methods other than GET and HEAD run.
+enum class Lane {
+  kRequests,  // ApiContext::intake
+  kAdapters   // ApiContext::adapter_intake, because they read an adapter's files or wait for a thread that does
+};
+
 struct Route {
   // One that ends in '/' is followed by a name, except the root. Elsewhere a name is written as "{name}".
   std::string_view path;
@@ -199,6 +211,7 @@ struct Route {
   HttpResponse (*answer)(const ApiContext* context, const HttpRequest& request, std::string_view name);
   RequestWork work;
   RouteDescription about;  // for /openapi.json
+  Lane lane = Lane::kRequests;
 };
 
 constexpr std::string_view kRead = "GET, HEAD";
@@ -252,14 +265,16 @@ constexpr Route kRoutes[] = {
      "POST",
      nullptr,
      handleLoadLora,
-     {.summary = "Loads or replaces an adapter", .answer_type = "text/plain", .body = "LoadLoraFields"}},
+     {.summary = "Loads or replaces an adapter", .answer_type = "text/plain", .body = "LoadLoraFields"},
+     Lane::kAdapters},
     {"/v1/unload_lora_adapter",
      Access::kAdmin,
      true,
      "POST",
      nullptr,
      handleUnloadLora,
-     {.summary = "Unloads an adapter", .answer_type = "text/plain", .body = "UnloadLoraFields"}},
+     {.summary = "Unloads an adapter", .answer_type = "text/plain", .body = "UnloadLoraFields"},
+     Lane::kAdapters},
     {"/adapters",
      Access::kAdmin,
      true,
@@ -269,14 +284,16 @@ constexpr Route kRoutes[] = {
      {.summary = "Lists adapters, or loads one",
       .answer = "AdapterNotice",
       .method_answers = {{{"get", "AdapterNames"}}},
-      .body = "RegisterAdapterFields"}},
+      .body = "RegisterAdapterFields"},
+     Lane::kAdapters},
     {"/adapters/",
      Access::kAdmin,
      true,
      "DELETE",
      nullptr,
      handleAdapter,
-     {.summary = "Unloads an adapter", .answer = "AdapterNotice"}},
+     {.summary = "Unloads an adapter", .answer = "AdapterNotice"},
+     Lane::kAdapters},
     {"/v1/admin/adapters",
      Access::kAdmin,
      true,
@@ -290,7 +307,8 @@ constexpr Route kRoutes[] = {
      "POST",
      nullptr,
      handleAdapterValidation,
-     {.summary = "Checks an adapter without serving it", .answer = "AdapterReport", .takes_files = true}},
+     {.summary = "Checks an adapter without serving it", .answer = "AdapterReport", .takes_files = true},
+     Lane::kAdapters},
     {"/v1/admin/adapters/{name}/pin",
      Access::kAdmin,
      true,
@@ -318,7 +336,8 @@ constexpr Route kRoutes[] = {
      {.summary = "Serves an earlier content of an adapter again",
       .answer = "AdapterChange",
       .body = "RollbackFields",
-      .needs_body = false}},
+      .needs_body = false},
+     Lane::kAdapters},
     {"/v1/admin/adapters/",
      Access::kAdmin,
      true,
@@ -328,7 +347,8 @@ constexpr Route kRoutes[] = {
      {.summary = "One adapter: its state; serves or replaces it by a path or an upload; removes it",
       .answer = "AdapterChange",
       .method_answers = {{{"get", "Adapter"}, {"delete", "AdapterRemoval"}}},
-      .takes_files = true}},
+      .takes_files = true},
+     Lane::kAdapters},
     {"/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
     {"/v1/metrics", Access::kAdmin, false, kRead, nullptr, nullptr, kMetricsRoute},
     {"/v1/batch",
@@ -343,7 +363,9 @@ constexpr Route kRoutes[] = {
 // Whether a request's path is one of the route's.
 bool isOf(const Route& route, std::string_view path) {
   constexpr std::string_view kName = "{name}";
-  if (route.path.size() > 1 && route.path.ends_with('/')) return path.starts_with(route.path);
+  if (route.path.size() > 1 && route.path.ends_with('/')) {
+    return path.starts_with(route.path) && path.size() > route.path.size();
+  }
   const size_t name = route.path.find(kName);
   if (name == std::string_view::npos) return path == route.path;
   const std::string_view before = route.path.substr(0, name), after = route.path.substr(name + kName.size());
@@ -470,7 +492,9 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
     return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));
   }
   checkContentType(request, route->about.takes_files);
-  const auto preparation = std::make_shared<Preparation>(context, route->work, std::move(request), exchange);
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  Intake& intake = route->lane == Lane::kAdapters && !reads ? context->adapter_intake : context->intake;
+  const auto preparation = std::make_shared<Preparation>(context, intake, route->work, std::move(request), exchange);
   exchange->onAbort([weak = std::weak_ptr(preparation)] {
     if (const auto alive = weak.lock()) alive->abandon();
   });

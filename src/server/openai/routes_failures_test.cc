@@ -106,7 +106,7 @@ TEST_F(RoutesTest, WorkAndTimeOfTheIntakeAreLimited) {
       late{IntakeOptions{.threads = 1, .timeout = std::chrono::milliseconds(0)}};
   const std::string prompt = "{\"model\":\"base\",\"prompt\":\"" + std::string(100'000, 'x') + "\"}";
   const auto ask = [&](Intake& with) {
-    auto other = std::make_shared<ApiContext>(ApiContext{engine, models, with, delivery, {}, {}});
+    auto other = std::make_shared<ApiContext>(ApiContext{engine, models, with, with, delivery, {}, {}});
     routes.serve(other);
     return answer("POST", "/v1/completions", prompt);
   };
@@ -268,15 +268,18 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
 // Routes over an engine that needs a second for 200 tokens, so that a test can act while an answer is generated.
 class SlowRoutesTest : public ::testing::Test {
  protected:
-  SlowRoutesTest() { routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, delivery, {}, {}})); }
+  SlowRoutesTest() {
+    routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, adapter_intake, delivery, {}, {}}));
+  }
   ~SlowRoutesTest() override {
     intake.finish();
+    adapter_intake.finish();
     engine.stop();
     delivery.finish();
   }
 
   ModelCatalog models{{.name = "base", .text = std::make_shared<FakeCodec>()}};
-  Intake intake{IntakeOptions{.threads = 1}};
+  Intake intake{IntakeOptions{.threads = 1}}, adapter_intake{IntakeOptions{.threads = 1}};
   WorkerPool delivery{1};
   FakeEngine engine{std::chrono::milliseconds(5)};
   Routes routes;

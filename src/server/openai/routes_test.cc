@@ -22,6 +22,7 @@ TEST_F(RoutesTest, ModelsInNimShape) {
   for (const Json& model : list["data"]) EXPECT_EQ(model["max_model_len"], 256);
   EXPECT_EQ(Json::parse(answer("GET", "/v1/models/base").body)["max_model_len"], 256);
   EXPECT_EQ(Json::parse(answer("GET", "/v1/models/sh%69ft").body)["id"], "shift");
+  EXPECT_THAT(answer("GET", "/v1/models/").body, testing::HasSubstr("/v1/models/")) << "the error names the path";
   const auto missing = answer("GET", "/v1/models/none");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(Json::parse(missing.body)["error"]["code"], "model_not_found");

@@ -31,6 +31,8 @@ class RegisteringEngine : public EngineClient {
   void cancel(executor::IdType) override {}
   void registerAdapter(executor::IdType id, executor::AdapterFiles files) override {
     if (files.path.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", files.path.string());
+    const auto work = header_bytes.find(files.path.filename().string());
+    if (work != header_bytes.end() && files.onWork) files.onWork(work->second);
     if (whileReading) std::exchange(whileReading, nullptr)();
     const auto known = std::make_shared<std::string>();
     if (!files.deferContent) {
@@ -77,6 +79,7 @@ class RegisteringEngine : public EngineClient {
   }
 
   std::string broken = "none";
+  std::map<std::string, size_t> header_bytes;  // of adapters with large headers
   std::function<void()> whileReading;
   std::map<executor::IdType, std::string> registered;
   std::map<executor::IdType, std::function<void()>> loads;  // each does what a loader does

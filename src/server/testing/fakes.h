@@ -136,8 +136,9 @@ class FakeEngine : public EngineClient {
     if (!files.deferContent && content_error) throw Error(*content_error);
     adapters[taskId] = files.path;
   }
-  // Reports the files' names as tensors.
+  // Calls while_inspecting, if it is set, and reports the files' names as tensors.
   executor::AdapterReport inspectAdapter(const executor::AdapterFiles& files) override {
+    if (while_inspecting) while_inspecting(files);
     executor::AdapterReport report{
         .accepted = true, .kind = "lora", .maxRank = 8, .contentHash = "c0ffee", .hostBytes = 5};
     for (const std::string& name : files.open()->names(100).names) report.tensors.push_back({.name = name});
@@ -195,6 +196,7 @@ class FakeEngine : public EngineClient {
 
   executor::LiveBatch live;  // liveBatch() adds the running requests
   size_t queue_limit = 64;
+  std::function<void(const executor::AdapterFiles&)> while_inspecting;
   // Requests that run and those that come fail with this error at their next token.
   void failFromNow(const std::string& text, executor::ResponseErrorCode code,
                    std::optional<executor::AdapterFault> fault = std::nullopt) {
