@@ -1,10 +1,15 @@
 """Requests that try to take more than their share of the computing thread."""
 
+import http.client
 import itertools
+import json
+import threading
 import time
 
 import wire
+from hostile_server import time_scale
 from stage import scenario
+from tenant_tokenizers import base_tokenizer, with_tokenizer
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -110,6 +115,72 @@ def scored_prompts(stage):
     statuses = stage.attack(keep_streams, bodies, 6, 30)
     stage.note(str(statuses))
     stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
+
+
+# --- large answers of few tokens --------------------------------------------------------------------------------------------
+
+GAP_S = 0.15  # gaps that are longer count as stalls
+
+
+def token_gaps(address, seconds):
+    """Streams one long answer after another. Returns the seconds between the pieces of text, one list for all."""
+    body = json.dumps({**LONG, "max_tokens": 900, "stream": True})
+    gaps, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection(*address, timeout=20, source_address=("127.0.0.9", 0))
+        connection.request("POST", COMPLETIONS, body, {"Content-Type": "application/json"})
+        latest = None
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                now = time.monotonic()
+                if latest is not None:
+                    gaps.append(now - latest)
+                latest = now
+        connection.close()
+    return gaps
+
+
+token_gaps.measures = True
+
+
+def read_echoes(address, body, seconds, count):
+    """Sends the request again and again on `count` connections at a time. Returns the number of bytes that were read."""
+    data, end, read = wire.request_bytes(COMPLETIONS, body), time.monotonic() + seconds, []
+
+    def run():
+        while time.monotonic() < end:
+            with wire.connect(address) as connection:
+                connection.sendall(data)
+                tail = b""
+                while piece := connection.recv(1 << 20):
+                    read.append(len(piece))
+                    tail = (tail + piece)[-64:]
+                    if b"[DONE]" in tail or tail.endswith(b"}}"):
+                        break
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(read)
+
+
+@scenario("echoes-large", quick=True)
+def echoes_large(stage):
+    """One client asks for echoes of megabytes, which are few tokens: a token of its adapter takes the spaces after it."""
+    tokenizer = base_tokenizer()
+    for token in tokenizer["added_tokens"]:
+        token["rstrip"] = token["content"] == "<|pad|>"
+    stage.server.put_adapter("spaces", with_tokenizer(tokenizer))
+    stage.check(stage.server.wait_served("spaces"), "the adapter is not served")
+    body = {**LONG, "model": "spaces", "prompt": "<|pad|>" + " " * 1_700_000, "max_tokens": 1, "echo": True, "n": 16,
+            "stream": True}
+    read, gaps = stage.attack_all([(read_echoes, body, 3, 2), (token_gaps, 3)])
+    late = sum(gap for gap in gaps or [] if gap > GAP_S * time_scale())
+    stage.note(f"{(read or 0) >> 20} MiB; {len(gaps or [])} gaps between tokens, the longest {max(gaps or [0]) * 1000:.0f} ms")
+    stage.check(read, "no echo was read")
+    stage.check(late <= 0.4 * time_scale(), f"no tokens came for {late:.1f} s in all")
+    stage.server.remove_adapter("spaces")
 
 
 # --- no_repeat_ngram_size -----------------------------------------------------------------------------------------------

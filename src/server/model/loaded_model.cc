@@ -79,6 +79,9 @@ IntakeOptions adapterIntakeOptions() {
   return intake;
 }
 
+// A client may use two of the three threads, so that its large answers do not keep other clients' tokens waiting.
+WorkerOptions deliveryOptions() { return {.threads = 2, .reserve = true}; }
+
 std::string nameFor(const ServeOptions& options, const ServedEngine& engine) {
   if (!options.model_name.empty()) return options.model_name;
   const fs::path named =
@@ -104,7 +107,7 @@ void logFound(const AdapterDirectory::Found& found) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)),
       adapter_intake_(adapterIntakeOptions()),
-      delivery_(2),
+      delivery_(deliveryOptions()),
       http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
       servesAdapters(options) ? adapterTextBytes(options) : 0;  // before the executor's caches take memory

@@ -10,14 +10,14 @@ void AnswerWriter::begin() {
   streamBegins();
 }
 
-bool AnswerWriter::fail(const ApiError& error) {
+Written AnswerWriter::fail(const ApiError& error) {
   if (begun_) {
     streamFails(error);
     setup_.exchange->endStream();
   } else {
     setup_.exchange->respond(error.response(form_));
   }
-  return false;
+  return Written::kCancelled;
 }
 
 std::optional<ClientCharge> AnswerWriter::chargeCopies(size_t bytes) {

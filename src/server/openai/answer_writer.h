@@ -34,8 +34,8 @@ class AnswerWriter : public GenerationListener {
   const AnswerFields& options() const { return setup_.options; }
   const ErrorForm& errorForm() const { return form_; }
   // Ends the answer with the error: as the response if nothing was sent yet, otherwise as the last events of the
-  // stream. Returns false, so that onDelta() can return it.
-  bool fail(const ApiError& error);
+  // stream. Returns kCancelled, so that onDelta() can return it.
+  Written fail(const ApiError& error);
   // Charges the memory of copies that are made while an answer is written. Returns nullopt if it is not granted; then
   // the answer has ended with that error. Few bytes are not charged, because only the delivery threads make copies.
   std::optional<ClientCharge> chargeCopies(size_t bytes);

@@ -16,7 +16,9 @@ class ChatWriter : public GenerationWriter {
       : GenerationWriter(std::move(setup), {"chatcmpl-", "chat.completion", "chat.completion.chunk"}) {}
 
  protected:
-  OrderedJson firstChoice(int32_t index) override {
+  bool hasFirstChunks() const override { return true; }
+
+  OrderedJson echoChoice(int32_t index, std::string_view) override {
     return chunkChoice(index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr, nullptr);
   }
 

@@ -26,16 +26,20 @@ class CompletionWriter : public GenerationWriter {
         echoes_(std::move(echoes)) {}
 
  protected:
-  OrderedJson firstChoice(int32_t index) override {
-    // With log probabilities, the echo is sent in the delta that has the first of the prompt's.
-    if (echoes_.empty() || options().prompt_log_probs) return nullptr;
-    return choice(index, echoOf(index), nullptr, nullptr, nullptr);
+  std::string_view echoOf(int32_t index) const override {
+    if (echoes_.empty()) return {};
+    return echoes_[static_cast<size_t>(index / options().generated)];
+  }
+
+  // With log probabilities, the echo comes with the first of the prompt's.
+  bool hasFirstChunks() const override { return !echoes_.empty() && !options().prompt_log_probs; }
+
+  OrderedJson echoChoice(int32_t index, std::string_view text) override {
+    return choice(index, text, nullptr, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
-    // The prompt's first token alone has no log probability.
-    const bool echo = !delta.prompt_log_probs.empty() && !delta.prompt_log_probs.front().log_prob;
-    return choice(delta.choice, (echo ? echoOf(delta.choice) : "") + delta.text, logProbsOf(delta),
+    return choice(delta.choice, delta.text, logProbsOf(delta),
                   delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
   }
 
@@ -45,8 +49,8 @@ class CompletionWriter : public GenerationWriter {
   }
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
-    return choice(everything.choice, echoOf(everything.choice) + everything.text, nullptr,
-                  everything.finish_reason.value_or("stop"), everything.stop_reason);
+    return choice(everything.choice, everything.text, nullptr, everything.finish_reason.value_or("stop"),
+                  everything.stop_reason);
   }
 
  private:
@@ -56,11 +60,7 @@ class CompletionWriter : public GenerationWriter {
     return all;
   }
 
-  std::string echoOf(int32_t index) const {
-    return echoes_.empty() ? std::string() : echoes_[static_cast<size_t>(index / options().generated)];
-  }
-
-  static OrderedJson choice(int32_t index, const std::string& text, OrderedJson log_probs, OrderedJson finish_reason,
+  static OrderedJson choice(int32_t index, std::string_view text, OrderedJson log_probs, OrderedJson finish_reason,
                             OrderedJson stop_reason) {
     OrderedJson json = OrderedJson::object();
     json["index"] = index;

@@ -292,18 +292,24 @@ void Generation::process() {
           listener_ = nullptr;
           return;
         }
-        if (!arrival_ && !inbox_.empty()) {
+        const bool ready = written_ == Written::kAll;
+        if (ready && !arrival_ && !inbox_.empty()) {
           arrival_ = std::move(inbox_.front());
           inbox_.pop_front();
         }
-        if (!arrival_) {
+        if (ready && !arrival_) {
           if (inbox_answer_ != MemoryAnswer::kGranted) throw ApiError::outOfMemory(inbox_answer_);
           scheduled_ = false;
           return;
         }
       }
-      const Progress progress = handle(*arrival_, turn_end);
-      if (progress == Progress::kEnded) {
+      Progress progress = Progress::kTurnEnded;
+      if (written_ == Written::kPart) {
+        took(listener_->writeMore());
+      } else {
+        progress = handle(*arrival_, turn_end);
+      }
+      if (progress == Progress::kFailed || isOver()) {
         listener_ = nullptr;
         return;
       }
@@ -326,7 +332,7 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   if (choice.finished) return Progress::kHandled;
   if (arrival.response.hasError()) {
     failWith(fromExecutor(arrival.response, *job_.model));
-    return Progress::kEnded;
+    return Progress::kFailed;
   }
   const executor::Result& result = arrival.response.getResult();
   const FinishReason reason = result.finishReasons.empty() ? FinishReason::kNOT_FINISHED : result.finishReasons.front();
@@ -335,7 +341,7 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
              : reason == FinishReason::kTIMED_OUT ? ApiError::timedOut()
                                                   : ApiError::unavailable("The server stopped before the answer was "
                                                                           "complete; send the request again."));
-    return Progress::kEnded;
+    return Progress::kFailed;
   }
   GenerationDelta delta;
   delta.choice = static_cast<int32_t>(arrival.choice);
@@ -353,15 +359,12 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   addPromptLogProbs(arrival, delta);
   if (unscored(arrival) > 0) {
     delta.usage = usage_;
-    if (listener_->onDelta(std::move(delta))) {
-      // An adapter's tokenizer may take long for a token.
-      constexpr size_t kMost = 64;
-      const bool late = std::chrono::steady_clock::now() > turn_end;
-      prompt_piece_ = late ? std::max<size_t>(prompt_piece_ / 2, 1) : std::min(2 * prompt_piece_, kMost);
-      return Progress::kTurnEnded;
-    }
-    cancel();
-    return Progress::kEnded;
+    took(listener_->onDelta(std::move(delta)));
+    // An adapter's tokenizer may take long for a token.
+    constexpr size_t kMost = 64;
+    const bool late = std::chrono::steady_clock::now() > turn_end;
+    prompt_piece_ = late ? std::max<size_t>(prompt_piece_ / 2, 1) : std::min(2 * prompt_piece_, kMost);
+    return Progress::kTurnEnded;
   }
   bool in_time = true;
   for (size_t& i = arrival.handled; i < tokens.size() && in_time; ++i) {
@@ -379,7 +382,7 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
     if (piece.stopped_by) {
       context_.engine.cancel(choice.id);
       finishChoice(choice, "stop", *piece.stopped_by, std::move(delta));
-      return unfinished_ > 0 ? Progress::kHandled : Progress::kEnded;
+      return Progress::kHandled;
     }
     in_time = std::chrono::steady_clock::now() < turn_end;
   }
@@ -387,9 +390,8 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   if (!last || !whole) {
     const bool silent = delta.text.empty() && delta.log_probs.empty() && delta.prompt_log_probs.empty();
     delta.usage = usage_;
-    if (silent || listener_->onDelta(std::move(delta))) return whole ? Progress::kHandled : Progress::kTurnEnded;
-    cancel();
-    return Progress::kEnded;
+    if (!silent) took(listener_->onDelta(std::move(delta)));
+    return whole ? Progress::kHandled : Progress::kTurnEnded;
   }
   auto rest = choice.text->finish();
   delta.text += rest.text;
@@ -403,7 +405,7 @@ Generation::Progress Generation::handle(Arrival& arrival, std::chrono::steady_cl
   const bool stopped =
       !onlyScores() && (rest.stopped_by || reason == FinishReason::kEND_ID || reason == FinishReason::kSTOP_WORDS);
   finishChoice(choice, stopped ? "stop" : "length", std::move(stop_reason), std::move(delta));
-  return unfinished_ > 0 ? Progress::kHandled : Progress::kEnded;
+  return Progress::kHandled;
 }
 
 // Whether the first choice ended without a token because its time in the queue has passed, and not the request's.
@@ -458,12 +460,20 @@ void Generation::finishChoice(Choice& choice, const std::string& reason, Ordered
   delta.stop_reason = std::move(stop_reason);
   delta.usage = usage_;
   if (unfinished_ == 0) endUsage();
-  if (!listener_->onDelta(std::move(delta))) {
-    cancel();
-    unfinished_ = 0;
-    return;
+  took(listener_->onDelta(std::move(delta)));
+}
+
+void Generation::took(Written written) {
+  written_ = written;
+  if (written == Written::kCancelled) cancel();
+}
+
+// Whether no call of the listener follows. Reports the end of the answer once all of its deltas are written.
+bool Generation::isOver() {
+  if (written_ == Written::kAll && unfinished_ == 0 && !std::exchange(done_reported_, true)) {
+    took(listener_->onDone(usage_));
   }
-  if (unfinished_ == 0) listener_->onDone(usage_);
+  return written_ == Written::kCancelled || (written_ == Written::kAll && done_reported_);
 }
 
 void Generation::failWith(const ApiError& error) {

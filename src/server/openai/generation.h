@@ -42,13 +42,22 @@ struct GenerationDelta {
   GenerationUsage usage;                       // so far
 };
 
-// Receives a generation's progress on worker threads, one call at a time. No call follows onDone or onError.
+// What a listener has written of all that it was given.
+enum class Written {
+  kAll,
+  kPart,       // the rest takes long: writeMore() is to be called
+  kCancelled,  // the rest is not wanted: all choices are to be cancelled
+};
+
+// Receives a generation's progress on worker threads, one call at a time. A call takes a few milliseconds at most, so
+// that other generations have their turns. After kPart only writeMore() or onError() is called, until all is written.
+// No call follows kCancelled, onError(), or onDone() once all is written.
 class GenerationListener {
  public:
   virtual ~GenerationListener() = default;
-  // Returns false to cancel all choices; no call follows then.
-  virtual bool onDelta(GenerationDelta delta) = 0;
-  virtual void onDone(const GenerationUsage& usage) = 0;
+  virtual Written onDelta(GenerationDelta delta) = 0;
+  virtual Written onDone(const GenerationUsage& usage) = 0;
+  virtual Written writeMore() { return Written::kAll; }
   virtual void onError(const ApiError& error) = 0;
 };
 
@@ -104,7 +113,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   enum class Progress {
     kHandled,    // all of the arrival
     kTurnEnded,  // the rest of it is left for a later call
-    kEnded,      // the generation is over
+    kFailed,     // the generation has ended with an error
   };
 
   void chargeKept();
@@ -128,6 +137,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void countCached(size_t choice, const executor::Result& result);
   void addPromptLogProbs(Arrival& arrival, GenerationDelta& delta) const;
   void finishChoice(Choice& choice, const std::string& reason, OrderedJson stop_reason, GenerationDelta delta);
+  void took(Written written);
+  bool isOver();
   void failWith(const ApiError& error);
 
   const ApiContext& context_;
@@ -146,6 +157,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   size_t unfinished_ = 0;
   std::optional<Arrival> arrival_;  // the one that process() handles
   std::shared_ptr<GenerationListener> listener_;
+  Written written_ = Written::kAll;  // the listener's last answer
+  bool done_reported_ = false;       // onDone() was called
 
   std::mutex mutex_;  // guards what follows
   std::deque<Arrival> inbox_;

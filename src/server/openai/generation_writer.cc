@@ -29,22 +29,17 @@ std::string fingerprintOf(const ServedModel& model, const std::string& content_h
   return "fp_" + hash.hex().substr(0, 12);
 }
 
-// Appends the JSON text of `object` to `out`; append(out) appends the value of `member`.
-template <typename Append>
-void appendWith(const OrderedJson& object, std::string_view member, std::string& out, Append&& append) {
-  char before = '{';
-  for (const auto& [name, value] : object.items()) {
-    out += before;
-    before = ',';
-    out += toText(name);
-    out += ':';
-    if (name == member) {
-      append(out);
-    } else {
-      out += toText(value);
-    }
+// Returns the part of `text` from `begin` on that is written at once. It does not end within a character.
+std::string_view pieceOf(std::string_view text, size_t begin) {
+  std::string_view piece = text.substr(begin, GenerationWriter::kPieceBytes);
+  if (begin + piece.size() == text.size()) return piece;
+  constexpr int kLongest = 4;  // bytes of a character
+  for (int i = 1; i < kLongest; ++i) {
+    const auto next = static_cast<unsigned char>(text[begin + piece.size()]);
+    if ((next & 0xC0) != 0x80) break;
+    piece.remove_suffix(1);
   }
-  out += '}';
+  return piece;
 }
 
 }  // namespace
@@ -74,36 +69,63 @@ bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
   OrderedJson json = envelope(shape_.chunk_object);
   json["choices"] = std::move(choices);
   if (setup_.options.include_usage) json["usage"] = std::move(usage);
-  return setup_.exchange->write(sseEvent(toText(json)));
+  const std::string event = sseEvent(toText(json));
+  sent_ += event.size();
+  return setup_.exchange->write(event);
 }
 
 OrderedJson GenerationWriter::usageSoFar(const GenerationUsage& usage) const {
   return options().continuous_usage ? usageJson(usage) : OrderedJson();
 }
 
-bool GenerationWriter::sendFirstChunks(const GenerationUsage& usage) {
-  if (std::exchange(first_sent_, true)) return true;
-  for (size_t i = 0; i < setup_.choices; ++i) {
-    OrderedJson first = firstChoice(static_cast<int32_t>(i));
-    if (first.is_null()) continue;
-    if (!sendChunk(OrderedJson::array({std::move(first)}), usageSoFar(usage))) return false;
-  }
-  return true;
-}
-
-bool GenerationWriter::onDelta(GenerationDelta delta) {
+Written GenerationWriter::onDelta(GenerationDelta delta) {
   begin();
   if (!delta.adapter_content_hash.empty()) fingerprint_ = fingerprintOf(*setup_.model, delta.adapter_content_hash);
-  if (setup_.options.stream) {
-    const GenerationUsage of_prompts{.prompt_tokens = delta.usage.prompt_tokens,
-                                     .cached_tokens = delta.usage.cached_tokens};
-    if (!sendFirstChunks(of_prompts)) return false;
-    return sendChunk(OrderedJson::array({deltaChoice(delta)}), usageSoFar(delta.usage));
-  }
-  return keep(std::move(delta));
+  if (!setup_.options.stream) return keep(std::move(delta));
+  unsent_ = std::move(delta);
+  return writeStream();
 }
 
-bool GenerationWriter::keep(GenerationDelta delta) {
+Written GenerationWriter::writeMore() { return setup_.options.stream ? writeStream() : writeWhole(); }
+
+// Sends a piece of the echo. Returns false if the client is gone.
+bool GenerationWriter::sendEcho(int32_t choice, const GenerationUsage& usage) {
+  const std::string_view piece = pieceOf(echoOf(choice), echoed_);
+  echoed_ += piece.size();
+  return sendChunk(OrderedJson::array({echoChoice(choice, piece)}), usageSoFar(usage));
+}
+
+// Sends the delta, and before it the chunks that come before any token. They are not sent earlier, because only the
+// first delta has the fingerprint of the adapter.
+Written GenerationWriter::writeStream() {
+  sent_ = 0;
+  const GenerationUsage& usage = unsent_->usage;
+  const GenerationUsage of_prompts{.prompt_tokens = usage.prompt_tokens, .cached_tokens = usage.cached_tokens};
+  if (!hasFirstChunks()) first_chunks_ = setup_.choices;
+  while (first_chunks_ < setup_.choices) {
+    if (sent_ >= kPieceBytes) return Written::kPart;
+    const auto choice = static_cast<int32_t>(first_chunks_);
+    if (!sendEcho(choice, of_prompts)) return Written::kCancelled;
+    if (echoed_ < echoOf(choice).size()) continue;
+    ++first_chunks_;
+    echoed_ = 0;
+  }
+  // The prompt's first token alone has no log probability.
+  const bool begins_prompt = !unsent_->prompt_log_probs.empty() && !unsent_->prompt_log_probs.front().log_prob;
+  const std::string_view echo = begins_prompt ? echoOf(unsent_->choice) : std::string_view();
+  while (echo.size() - echoed_ > kPieceBytes) {
+    if (sent_ >= kPieceBytes) return Written::kPart;
+    if (!sendEcho(unsent_->choice, usage)) return Written::kCancelled;
+  }
+  if (sent_ >= kPieceBytes) return Written::kPart;
+  unsent_->text.insert(0, echo.substr(echoed_));
+  echoed_ = 0;
+  const bool sent = sendChunk(OrderedJson::array({deltaChoice(*unsent_)}), usageSoFar(usage));
+  unsent_.reset();
+  return sent ? Written::kAll : Written::kCancelled;
+}
+
+Written GenerationWriter::keep(GenerationDelta delta) {
   Whole& whole = whole_[static_cast<size_t>(delta.choice)];
   GenerationDelta& everything = whole.everything;
   const size_t held = everything.text.size() + whole.log_probs.bytes();
@@ -113,7 +135,7 @@ bool GenerationWriter::keep(GenerationDelta delta) {
   everything.mean_log_prob = delta.mean_log_prob;
   everything.stop_reason = std::move(delta.stop_reason);
   const MemoryAnswer answer = setup_.memory.add(everything.text.size() + whole.log_probs.bytes() - held);
-  if (answer == MemoryAnswer::kGranted) return true;
+  if (answer == MemoryAnswer::kGranted) return Written::kAll;
   return fail(ApiError::outOfMemory(answer));
 }
 
@@ -134,55 +156,104 @@ std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
   return out;
 }
 
-void GenerationWriter::onDone(const GenerationUsage& usage) {
+Written GenerationWriter::onDone(const GenerationUsage& usage) {
   begin();
-  if (setup_.options.stream) {
-    if (setup_.options.include_usage) sendChunk(OrderedJson::array(), usageJson(usage));
-    setup_.exchange->write(sseEvent("[DONE]"));
-    setup_.exchange->endStream();
-    return;
-  }
-  respondWhole(usage);
+  if (!setup_.options.stream) return beginWhole(usage);
+  if (setup_.options.include_usage) sendChunk(OrderedJson::array(), usageJson(usage));
+  setup_.exchange->write(sseEvent("[DONE]"));
+  setup_.exchange->endStream();
+  return Written::kAll;
 }
 
-void GenerationWriter::respondWhole(const GenerationUsage& usage) {
-  const std::vector<Whole*> choices = answered();
-  size_t texts = 0, log_probs = 0;
-  for (const Whole* whole : choices) {
+Written GenerationWriter::beginWhole(const GenerationUsage& usage) {
+  WholeAnswer& answer = answer_.emplace();
+  answer.choices = answered();
+  size_t texts = 0, echoes = 0, log_probs = 0;
+  for (const Whole* whole : answer.choices) {
     texts += whole->everything.text.size();
+    echoes += echoOf(whole->everything.choice).size();
     log_probs += whole->log_probs.bytes();
   }
   // Each choice is freed once it is written. A text is also copied into JSON values and their text.
-  const auto copies = chargeCopies(3 * texts + log_probs);
-  if (!copies) return;
-  OrderedJson json = envelope(shape_.whole_object);
-  json["choices"] = nullptr;
-  json["usage"] = usageJson(usage);
-  HttpResponse response;
+  auto copies = chargeCopies(3 * texts + log_probs);
+  if (!copies) return Written::kCancelled;
+  answer.copies = std::move(*copies);
   constexpr size_t kFields = 512;  // of a choice, and of the answer
-  response.body.reserve(texts + texts / 8 + log_probs + (choices.size() + 1) * kFields);
-  MemoryAnswer granted = MemoryAnswer::kGranted;
-  appendWith(json, "choices", response.body, [&](std::string& out) {
-    out += '[';
-    for (size_t i = 0; i < choices.size(); ++i) {
-      Whole* whole = choices[i];
-      OrderedJson choice = wholeChoice(whole->everything);
-      freeText(whole->everything.text);
-      choice["index"] = i;
-      if (i > 0) out += ',';
-      appendWith(choice, "logprobs", out, [&](std::string& text) { whole->log_probs.moveTo(text); });
-      // Escapes may make the answer longer than the texts that were charged.
-      granted = setup_.memory.resize(std::max(setup_.memory.bytes(), out.size()));
-      if (granted != MemoryAnswer::kGranted) return;
+  answer.body.reserve(texts + texts / 8 + echoes + log_probs + (answer.choices.size() + 1) * kFields);
+  answer.body += toText(envelope(shape_.whole_object));
+  answer.body.pop_back();
+  answer.body += R"(,"choices":[)";
+  answer.end = R"(],"usage":)" + toText(usageJson(usage)) + '}';
+  return writeWhole();
+}
+
+GenerationWriter::ChoiceText GenerationWriter::textOf(Whole& whole, size_t index) {
+  OrderedJson choice = wholeChoice(whole.everything);
+  freeText(whole.everything.text);
+  choice["index"] = index;
+  ChoiceText text;
+  std::string* out = &text.before_echo;
+  char before = '{';
+  for (const auto& [name, value] : choice.items()) {
+    *out += before;
+    before = ',';
+    *out += toText(name);
+    *out += ':';
+    if (name == "text") {
+      *out += '"';
+      out = &text.before_log_probs;
+      *out += toText(value).substr(1);
+    } else if (name == "logprobs") {
+      out = &text.end;
+    } else {
+      *out += toText(value);
     }
-    out += ']';
-  });
-  if (granted != MemoryAnswer::kGranted) {
-    fail(ApiError::outOfMemory(granted));
-    return;
   }
+  *out += '}';
+  return text;
+}
+
+// Writes the next choice, or a part of its echo when the body reaches that size.
+void GenerationWriter::writeChoice(size_t piece_end) {
+  WholeAnswer& answer = *answer_;
+  Whole& whole = *answer.choices[answer.next];
+  if (!answer.choice) {
+    answer.choice = textOf(whole, answer.next);
+    answer.echoed = 0;
+    if (answer.next > 0) answer.body += ',';
+    answer.body += answer.choice->before_echo;
+  }
+  const std::string_view echo = echoOf(whole.everything.choice);
+  while (answer.echoed < echo.size()) {
+    if (answer.body.size() >= piece_end) return;
+    const std::string_view piece = pieceOf(echo, answer.echoed);
+    answer.echoed += piece.size();
+    const std::string text = toText(piece);
+    answer.body.append(text, 1, text.size() - 2);  // without the quotes
+  }
+  answer.body += answer.choice->before_log_probs;
+  whole.log_probs.moveTo(answer.body);
+  answer.body += answer.choice->end;
+  answer.choice.reset();
+  ++answer.next;
+}
+
+Written GenerationWriter::writeWhole() {
+  WholeAnswer& answer = *answer_;
+  const size_t piece_end = answer.body.size() + kPieceBytes;
+  while (answer.next < answer.choices.size()) {
+    if (answer.body.size() >= piece_end) return Written::kPart;
+    writeChoice(piece_end);
+    // Escapes may make the answer longer than the texts that were charged.
+    const MemoryAnswer granted = setup_.memory.resize(std::max(setup_.memory.bytes(), answer.body.size()));
+    if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
+  }
+  answer.body += answer.end;
+  HttpResponse response{.body = std::move(answer.body)};
   response.memory = std::move(setup_.memory);
+  answer_.reset();
   setup_.exchange->respond(std::move(response));
+  return Written::kAll;
 }
 
 void GenerationWriter::streamFails(const ApiError& error) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/openai/answer_writer.h"
@@ -13,8 +15,13 @@ namespace chorus::server {
 
 class GenerationWriter : public AnswerWriter {
  public:
-  bool onDelta(GenerationDelta delta) final;
-  void onDone(const GenerationUsage& usage) final;
+  // One call writes about so much of the echoes, which may have megabytes for each of many choices. The rest is left
+  // for writeMore().
+  static constexpr size_t kPieceBytes = size_t{64} << 10;
+
+  Written onDelta(GenerationDelta delta) final;
+  Written onDone(const GenerationUsage& usage) final;
+  Written writeMore() final;
 
  protected:
   struct Shape {
@@ -25,14 +32,20 @@ class GenerationWriter : public AnswerWriter {
 
   GenerationWriter(AnswerSetup setup, const Shape& shape);
 
-  // The choice of the chunk that is sent before any token; null if there is no such chunk.
-  virtual OrderedJson firstChoice(int32_t index) = 0;
+  // The text with which the answer of a choice begins, before its tokens. Valid as long as the writer.
+  virtual std::string_view echoOf(int32_t) const { return {}; }
+  // Whether a stream begins with the echo of each choice, even if that is empty. Otherwise an echo comes with the first
+  // log probabilities of its prompt.
+  virtual bool hasFirstChunks() const = 0;
+  // The choice of a chunk with a piece of the choice's echo.
+  virtual OrderedJson echoChoice(int32_t index, std::string_view text) = 0;
   // The choice of a chunk. Called in order for each index of a choice.
   virtual OrderedJson deltaChoice(const GenerationDelta& delta) = 0;
   // The log probabilities of a delta: an object of arrays, or null if they were not asked for. Called in order for each
   // index of a choice.
   virtual OrderedJson logProbsOf(const GenerationDelta& delta) = 0;
-  // The choice of a whole answer, with null as its "logprobs". everything: has the whole text of the choice.
+  // The choice of a whole answer, with null as its "logprobs". everything: has the whole text of the choice, except its
+  // echo, which this class puts at the begin of the member "text".
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
@@ -42,15 +55,31 @@ class GenerationWriter : public AnswerWriter {
     JoinedArrays log_probs;
   };
 
+  // The JSON text of a choice in three parts, between which its echo and its log probabilities are written.
+  struct ChoiceText {
+    std::string before_echo, before_log_probs, end;
+  };
+  // An answer that is not streamed, while it is written.
+  struct WholeAnswer {
+    std::vector<Whole*> choices;
+    ClientCharge copies;
+    std::string body;
+    std::string end;                   // what follows the choices
+    size_t next = 0;                   // the choice that is written
+    std::optional<ChoiceText> choice;  // of it, once it is begun
+    size_t echoed = 0;                 // bytes of its echo
+  };
+
   OrderedJson envelope(const std::string& object) const;
   std::vector<Whole*> answered();
-  bool keep(GenerationDelta delta);
-  void respondWhole(const GenerationUsage& usage);
+  Written keep(GenerationDelta delta);
+  Written beginWhole(const GenerationUsage& usage);
+  Written writeWhole();
+  ChoiceText textOf(Whole& whole, size_t index);
+  void writeChoice(size_t piece_end);
+  Written writeStream();
+  bool sendEcho(int32_t choice, const GenerationUsage& usage);
   bool sendChunk(OrderedJson choices, OrderedJson usage);
-  // Sends the chunks that come before any token. Called with the first delta, when the fingerprint of the adapter is
-  // known. usage: of the prompts.
-  // Returns false if the client is gone.
-  bool sendFirstChunks(const GenerationUsage& usage);
   // The value of "usage" in a chunk that is not the last one.
   OrderedJson usageSoFar(const GenerationUsage& usage) const;
   void streamFails(const ApiError& error) final;
@@ -59,8 +88,14 @@ class GenerationWriter : public AnswerWriter {
   std::string id_;
   int64_t created_;
   std::string fingerprint_;
-  bool first_sent_ = false;
   std::vector<Whole> whole_;
+  std::optional<WholeAnswer> answer_;
+
+  // Of a stream.
+  std::optional<GenerationDelta> unsent_;  // the delta that waits for echoes
+  size_t first_chunks_ = 0;                // choices whose first chunks are sent
+  size_t echoed_ = 0;                      // bytes that are sent of the next choice's echo
+  size_t sent_ = 0;                        // bytes that writeStream() has sent in this call
 };
 
 }  // namespace chorus::server

@@ -16,7 +16,7 @@ bool TextAnswerWriter::send(std::string_view event, std::string payload) {
   return setup_.exchange->write(text);
 }
 
-bool TextAnswerWriter::onDelta(GenerationDelta delta) {
+Written TextAnswerWriter::onDelta(GenerationDelta delta) {
   begin();
   if (delta.finish_reason) answer_.finish_reason = *delta.finish_reason;
   answer_.stop_reason = std::move(delta.stop_reason);
@@ -29,22 +29,24 @@ bool TextAnswerWriter::onDelta(GenerationDelta delta) {
     if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
   }
   if (keeps_text_) answer_.text += delta.text;
-  return delta.text.empty() || !options().stream || streamText(delta.text);
+  const bool sent = delta.text.empty() || !options().stream || streamText(delta.text);
+  return sent ? Written::kAll : Written::kCancelled;
 }
 
-void TextAnswerWriter::onDone(const GenerationUsage& usage) {
+Written TextAnswerWriter::onDone(const GenerationUsage& usage) {
   begin();
   answer_.usage = usage;
   const auto copies = chargeCopies(4 * answer_.text.size() + 2 * kept_more_);
-  if (!copies) return;
+  if (!copies) return Written::kCancelled;
   if (options().stream) {
     streamEnds(answer_);
     setup_.exchange->endStream();
-    return;
+    return Written::kAll;
   }
   HttpResponse response{.body = wholeAnswer(std::move(answer_))};
   response.memory = std::move(setup_.memory);
   setup_.exchange->respond(std::move(response));
+  return Written::kAll;
 }
 
 }  // namespace chorus::server

@@ -12,8 +12,8 @@ namespace chorus::server {
 
 class TextAnswerWriter : public AnswerWriter {
  public:
-  bool onDelta(GenerationDelta delta) final;
-  void onDone(const GenerationUsage& usage) final;
+  Written onDelta(GenerationDelta delta) final;
+  Written onDone(const GenerationUsage& usage) final;
 
  protected:
   struct Answer {

@@ -58,11 +58,11 @@ class TextAnswerWriterTest : public ::testing::Test {
 
 TEST_F(TextAnswerWriterTest, AStreamStartsOnceAndEnds) {
   const auto stream = writer(true, true);
-  EXPECT_TRUE(stream->onDelta(text("")));
-  EXPECT_TRUE(stream->onDelta(text("a")));
+  EXPECT_EQ(stream->onDelta(text("")), Written::kAll);
+  EXPECT_EQ(stream->onDelta(text("a")), Written::kAll);
   GenerationDelta last = text("b");
   last.finish_reason = "stop";
-  EXPECT_TRUE(stream->onDelta(std::move(last)));
+  EXPECT_EQ(stream->onDelta(std::move(last)), Written::kAll);
   EXPECT_EQ(client->memory().small.used() + client->memory().large.used(), 2u);
   stream->onDone({.prompt_tokens = 3, .completion_tokens = 2});
   EXPECT_EQ(events(),
@@ -76,15 +76,15 @@ TEST_F(TextAnswerWriterTest, AStreamStartsOnceAndEnds) {
 TEST_F(TextAnswerWriterTest, TextThatIsKeptIsCharged) {
   const std::string large(200, 'x');
   const auto stream = writer(true, true);
-  EXPECT_TRUE(stream->onDelta(text("a")));
-  EXPECT_FALSE(stream->onDelta(text(large)));
+  EXPECT_EQ(stream->onDelta(text("a")), Written::kAll);
+  EXPECT_EQ(stream->onDelta(text(large)), Written::kCancelled);
   EXPECT_EQ(events().back(), (std::pair<std::string, Json>{"fail", {{"status", 429}}}));
 
   exchange = std::make_shared<FakeExchange>();
-  EXPECT_TRUE(writer(true, false)->onDelta(text(large))) << "a stream that keeps no text has no charge";
+  EXPECT_EQ(writer(true, false)->onDelta(text(large)), Written::kAll) << "a stream that keeps no text has no charge";
 
   exchange = std::make_shared<FakeExchange>();
-  EXPECT_FALSE(writer(false, false)->onDelta(text(large)));
+  EXPECT_EQ(writer(false, false)->onDelta(text(large)), Written::kCancelled);
   const HttpResponse refused = exchange->wait();
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(Json::parse(refused.body)["error"]["type"], "rate_limit_error") << "in the form of the route";
@@ -92,8 +92,8 @@ TEST_F(TextAnswerWriterTest, TextThatIsKeptIsCharged) {
 
 TEST_F(TextAnswerWriterTest, AWholeAnswer) {
   const auto whole = writer(false, false);
-  EXPECT_TRUE(whole->onDelta(text("a")));
-  EXPECT_TRUE(whole->onDelta(text("b")));
+  EXPECT_EQ(whole->onDelta(text("a")), Written::kAll);
+  EXPECT_EQ(whole->onDelta(text("b")), Written::kAll);
   whole->onDone({});
   EXPECT_EQ(exchange->wait().body, R"({"text":"ab"})");
 }
