@@ -275,6 +275,7 @@ void Admission::admit(Node node) noexcept {
       if (request.hasAdapters()) {
         sequence->adapter =
             request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
+        sequence->adapter.client = request.client_id;
         claim_shares_.arrived(request.client_id, Clock::now());
         claims_changed_ = true;
       }

@@ -1,7 +1,9 @@
 // A request's lease on its adapters.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,7 +39,8 @@ struct AdapterLease {
   // The last claim failed because evictions would not free enough of the host level, for this request or for one ahead
   // of it in the queue, or because its client would leave too little for others.
   bool no_room = false;
-  uint64_t number = 0;  // of what the rows run with: not 0, never reused for other content
+  std::optional<uint64_t> client;  // of the request: its loads take turns with those of others
+  uint64_t number = 0;             // of what the rows run with: not 0, never reused for other content
   // The adapter that the rows run with; set once all members are loaded. While a lease on a composition is not on the
   // device, `parts` equals `described`, so that requests that wait hold no composed weights.
   std::shared_ptr<const PreparedAdapter> parts;

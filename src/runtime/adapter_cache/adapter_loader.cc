@@ -33,13 +33,20 @@ AdapterLoader::~AdapterLoader() {
   for (auto& worker : workers_) worker.join();
 }
 
-void AdapterLoader::submit(AdapterKey key, std::shared_ptr<const AdapterSource> source) {
+void AdapterLoader::submit(AdapterKey key, std::shared_ptr<const AdapterSource> source,
+                           std::optional<uint64_t> client) {
   Tasks task(1);
   task.front().result.key = key;
   task.front().source = std::move(source);
   task.front().submitted = Clock::now();
+  task.front().client = client;
   {
     const std::lock_guard lock(mutex_);
+    // A client without waiting loads gets its turn after one turn of those that have waited longest, so that it neither
+    // waits for all loads of another client nor keeps that from its turns by many single loads.
+    const auto own = std::ranges::find(queue_, client, &Task::client);
+    const auto first = own != queue_.end() ? own : std::ranges::min_element(queue_, {}, &Task::last_turn);
+    task.front().last_turn = first != queue_.end() ? first->last_turn : turns_;
     queue_.splice(queue_.end(), task);
   }
   wake_.notify_all();
@@ -53,18 +60,31 @@ std::optional<AdapterLoad> AdapterLoader::takeDone() {
   return load;
 }
 
+void AdapterLoader::take(Tasks::iterator task, Tasks& mine) noexcept {
+  mine.splice(mine.end(), queue_, task);
+  ++turns_;
+  for (Task& other : queue_) {
+    if (other.client == task->client) other.last_turn = turns_;
+  }
+}
+
 bool AdapterLoader::next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock) {
   const auto may_take = [&](const Task& task) { return takes_heavy || !task.source->heavy; };
   while (!stop_) {
     const auto now = Clock::now();
     auto earliest = Clock::time_point::max();
+    auto first = queue_.end();
     for (auto task = queue_.begin(); task != queue_.end(); ++task) {
       if (!may_take(*task)) continue;
-      if (task->not_before <= now) {
-        mine.splice(mine.end(), queue_, task);
-        return true;
+      if (task->not_before > now) {
+        earliest = std::min(earliest, task->not_before);
+      } else if (first == queue_.end() || task->last_turn < first->last_turn) {
+        first = task;
       }
-      earliest = std::min(earliest, task->not_before);
+    }
+    if (first != queue_.end()) {
+      take(first, mine);
+      return true;
     }
     if (earliest == Clock::time_point::max()) {
       wake_.wait(lock);
@@ -100,6 +120,7 @@ void AdapterLoader::work(bool takes_heavy) {
     if (wait) {
       task.not_before = Clock::now() + *wait;
       lock.lock();
+      task.last_turn = turns_;
       queue_.splice(queue_.end(), mine);
       continue;
     }

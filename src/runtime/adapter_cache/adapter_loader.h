@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <mutex>
@@ -38,11 +39,14 @@ class AdapterLoader {
   AdapterLoader(const AdapterLoader&) = delete;
   AdapterLoader& operator=(const AdapterLoader&) = delete;
 
-  // Workers take loads in the order of submission. Only the first worker takes heavy loads (AdapterSource::heavy), so
-  // that with several workers they do not hold up the others. A load that throws AdapterUnsettled is tried again after
-  // its `wait`, kTries attempts in all, while other loads go on. submit() and takeDone() are thread-safe.
+  // Workers take the loads of the clients in turn, those of one client in the order of submission. Only the first
+  // worker takes heavy loads (AdapterSource::heavy), so that with several workers they do not hold up the others. A
+  // load that throws AdapterUnsettled is tried again after its `wait`, kTries attempts in all, while other loads go on.
+  // submit() and takeDone() are thread-safe.
   static constexpr int kTries = 4;
-  void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source);
+  // client: that of the request that waits for the load; nullopt is a client too.
+  void submit(AdapterKey key, std::shared_ptr<const AdapterSource> source,
+              std::optional<uint64_t> client = std::nullopt);
   // The next finished load; nullopt if there is none.
   std::optional<AdapterLoad> takeDone();
 
@@ -53,12 +57,16 @@ class AdapterLoader {
     std::shared_ptr<const AdapterSource> source;
     Clock::time_point not_before;
     Clock::time_point submitted;
+    std::optional<uint64_t> client;
+    uint64_t last_turn = 0;  // of the client, counted over all clients
     int tries = 0;
   };
   // Tasks move between lists with splice(), which allocates nothing: a worker that is out of memory can still report
   // it.
   using Tasks = std::list<Task>;
   void work(bool takes_heavy);
+  // Moves a task of queue_ to `mine`. It is a turn of its client.
+  void take(Tasks::iterator task, Tasks& mine) noexcept;
   // Waits for the next task and moves it to `mine`. Returns false when the loader stops.
   bool next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock);
   // Runs one attempt. Returns how long to wait before the next one, or nullopt when the task has its result.
@@ -69,6 +77,7 @@ class AdapterLoader {
   std::mutex mutex_;
   std::condition_variable wake_;
   Tasks queue_, done_;
+  uint64_t turns_ = 0;
   bool stop_ = false;
   std::vector<std::thread> workers_;  // last member: the workers use all of the above
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -112,6 +113,35 @@ TEST_F(AdapterLoaderTest, SlowLoadsDoNotDelayOthers) {
     std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_EQ(done, 16u);
+}
+
+TEST_F(AdapterLoaderTest, ClientsTakeTurns) {
+  std::mutex gate, mutex;
+  std::vector<std::string> order;
+  const auto load = [&](const AdapterSource& source) {
+    const std::lock_guard wait(gate);
+    const std::lock_guard lock(mutex);
+    order.push_back(source.directory.string());
+    return std::make_shared<PreparedAdapter>();
+  };
+  std::unique_lock closed(gate);
+  AdapterLoader one(load, 1, [] {});
+  uint64_t id = 0;
+  const auto submit = [&](const char* what, uint64_t client) { one.submit({++id, 1}, source(what), client); };
+  for (const char* what : {"a1", "a2", "a3", "a4", "a5"}) submit(what, 1);
+  submit("b1", 2);
+  submit("c1", 3);
+  submit("c2", 3);
+  closed.unlock();
+  for (size_t done = 0; done < id;) {
+    if (one.takeDone()) ++done;
+  }
+  // Whether a1 was taken before the others came decides about the turn after it.
+  const auto place = [&](const char* what) { return std::ranges::find(order, what) - order.begin(); };
+  EXPECT_LE(place("b1"), 3);
+  EXPECT_LE(place("c1"), 3);
+  EXPECT_LE(place("c2"), 5);
+  EXPECT_EQ(order.back(), "a5");
 }
 
 TEST_F(AdapterLoaderTest, AWorkerSurvivesWhateverALoadThrows) {

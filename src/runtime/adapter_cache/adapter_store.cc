@@ -242,7 +242,7 @@ bool AdapterStore::claimNow(AdapterLease& lease) {
   forgetGone();
   size_t given = 0;
   try {
-    for (; given < lease.members.size(); ++given) giveMember(lease.members[given]);
+    for (; given < lease.members.size(); ++given) giveMember(lease.members[given], lease.client);
   } catch (...) {
     // Only the members before `given` are loaded or loading. Of the other members, nobody loads the entries that this
     // claim added, so they have failed. All other members are released.
@@ -267,13 +267,13 @@ bool AdapterStore::wasAdded(AdapterKey key) const {
 
 // Sets the packed weights of a claimed member if the cache has them. A new entry is filled from the member's own packed
 // weights or submitted to the loader.
-void AdapterStore::giveMember(AdapterMember& member) {
+void AdapterStore::giveMember(AdapterMember& member, std::optional<uint64_t> client) {
   if (wasAdded(member.key) && member.parts != nullptr) {
     parts_[member.key] = member.parts;
     [[maybe_unused]] const bool fits = cache_.loaded(member.key, sizeOf(member));
     assert(fits);
   } else if (wasAdded(member.key)) {
-    loader_.submit(member.key, member.source);
+    loader_.submit(member.key, member.source, client);
   }
   member.parts = parts(member.key);
 }

@@ -133,7 +133,7 @@ class AdapterStore {
   bool wasAdded(AdapterKey key) const;  // by the claim in progress
   // Whether the adapters of the claim in progress do not fit beside the pinned ones.
   bool needsPinnedRoom() const;
-  void giveMember(AdapterMember& member);
+  void giveMember(AdapterMember& member, std::optional<uint64_t> client);
   std::shared_ptr<AdapterComposition> compositionOf(std::vector<std::pair<uint64_t, float>> terms);
   void settle(AdapterLease& lease);
   // The terms of a composition whose members are all loaded.
