@@ -213,7 +213,7 @@ class PeftCacheConfig {
   LoraStorage getLoraStorage() const { return loraStorage_; }
   void setLoraStorage(LoraStorage v) { loraStorage_ = v; }
   // Chorus: limit in bytes on the files that are read for adapters at the same time and on what is converted from them,
-  // until the adapters are in the host level. One adapter may take three quarters of it. Unset: 1.5 times the largest
+  // until the adapters are in the host level. One adapter may take three quarters of it. Unset: twice the largest
   // adapter of maxAdapterSize in float32, or the host level's capacity up to 1 GiB if that is more; at least 64 MiB.
   std::optional<std::size_t> getLoadMemory() const { return loadMemory_; }
   void setLoadMemory(std::optional<std::size_t> v) { loadMemory_ = v; }

@@ -2,6 +2,7 @@
 // (executor.h of 0.19) where they apply to one machine. Additions are marked "Chorus:".
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -55,9 +56,12 @@ struct AdapterFiles {
   // File name of the .nemo archive to read; empty: the directory holds one adapter, as PEFT's files or as an archive.
   std::string archive = {};
   // Called on the thread of registerAdapter or inspectAdapter while it reads, at least once per 64 KiB of files or
-  // values. bytes: the bytes read, checked, hashed or packed since the last call. If it throws, the function ends with
+  // values. bytes: the bytes read, checked, hashed or packed since the last call. While the function waits for memory
+  // (PeftCacheConfig::getLoadMemory), it is called every 20 ms with 16 MiB. If it throws, the function ends with
   // that exception and nothing is registered. May be null; loads do not call it.
   std::function<void(size_t bytes)> onWork = nullptr;
+  // Called when registerAdapter ends, in either way. time: for which it waited for memory. Must not throw; may be null.
+  std::function<void(std::chrono::nanoseconds time)> onWaited = nullptr;
 };
 
 class Executor {

@@ -41,6 +41,9 @@ class BackgroundThrottle {
     bytes_ += bytes;
     if (bytes_ >= kPieceBytes) look();
   }
+  // Counts time for which the work waited for others, for example for memory.
+  void addWait(Duration time) { waited_ += time; }
+  Duration waited() const { return waited_; }
   // The longest slice so far. A slice ends when a rest is due, even if others_need_it() then makes it unnecessary.
   Duration longestSlice() const { return longest_slice_; }
 
@@ -54,7 +57,7 @@ class BackgroundThrottle {
   // and the decay keep one interrupted piece from causing a rest after every later piece. Starts at a guess, because
   // the first long piece must fit into its slice too.
   Duration expected_piece_ = kSlice / 4;
-  Duration longest_slice_{0};
+  Duration longest_slice_{0}, waited_{0};
 };
 
 // Charges the throttle, if there is one.

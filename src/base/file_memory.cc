@@ -10,6 +10,25 @@
 
 namespace chorus {
 
+namespace {
+
+// Adds the time of its life to a throttle's waits.
+class WaitTime {
+ public:
+  explicit WaitTime(BackgroundThrottle* throttle) : throttle_(throttle) {}
+  ~WaitTime() {
+    if (throttle_ != nullptr) throttle_->addWait(std::chrono::steady_clock::now() - begin_);
+  }
+  WaitTime(const WaitTime&) = delete;
+  WaitTime& operator=(const WaitTime&) = delete;
+
+ private:
+  BackgroundThrottle* throttle_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
 FileMemory::FileMemory(size_t limit, std::string setting) : limit_(limit), setting_(std::move(setting)) {
   small_.limit = limit / 4;
   large_.limit = mostOf(limit);
@@ -39,7 +58,7 @@ FileMemory::Reservation FileMemory::reserve(size_t bytes, std::string_view what,
          "{}: reading it needs {:.1f} MiB of memory, and one file may take {:.1f} MiB, three quarters of {}", what,
          mebibytes(bytes), mebibytes(mostOf(limit_)), setting_);
   }
-  constexpr std::chrono::milliseconds kLook{20};
+  const WaitTime counted(throttle);
   std::vector<AlignedBuffer> dropped;  // freed after the lock
   dropped.reserve(kKept);
   std::unique_lock lock(mutex_);
@@ -50,7 +69,7 @@ FileMemory::Reservation FileMemory::reserve(size_t bytes, std::string_view what,
   try {
     while (!freed_.wait_for(lock, kLook, is_next)) {
       lock.unlock();
-      chargeThrottle(throttle, BackgroundThrottle::kPieceBytes);
+      chargeThrottle(throttle, kWaitBytes);
       lock.lock();
     }
   } catch (...) {
@@ -86,8 +105,9 @@ void FileMemory::release(size_t bytes) noexcept {
 AlignedBuffer FileMemory::take(size_t size) {
   if (size >= kLeast) {
     const std::lock_guard lock(mutex_);
-    const auto fits = std::find_if(kept_.begin(), kept_.end(),
-                                   [&](const auto& kept) { return kept.size() >= size && kept.size() / 4 <= size; });
+    const auto fits = std::find_if(kept_.begin(), kept_.end(), [&](const auto& kept) {
+      return kept.size() >= size && kept.size() <= size + size / 8;
+    });
     if (fits != kept_.end()) {
       AlignedBuffer taken = std::move(*fits);
       kept_.erase(fits);

@@ -2,6 +2,7 @@
 // read later, because touching new pages takes as long as reading a file.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -43,18 +44,21 @@ class FileMemory : public std::enable_shared_from_this<FileMemory> {
     std::shared_ptr<FileMemory> from_;  // null: nothing is reserved
     size_t bytes_ = 0;
   };
-  // Waits until the bytes are free. A thread that has a reservation must not wait for another, because two threads that
-  // do would wait for each other. Files of at most kUncounted bytes need no reservation. Files of up to 1/16 of the
-  // limit have a quarter of it for themselves, so they do not wait for large ones; both are served in the order of
-  // their calls. throttle: is charged while the call waits, so that its clock can end the wait; may be null. Throws
-  // Error(kUnsupported), which names `what`, if the bytes exceed mostOf().
+  // Waits until the bytes are free. A thread must not call this while it holds a reservation: two such threads could
+  // wait for each other for ever. Files of at most kUncounted bytes need no reservation. A quarter of the limit is only
+  // for files of at most isSmall() bytes, so that these do not wait for larger ones. Within each of the two kinds,
+  // calls are served in their order. throttle: is charged for kWaitBytes every kLook of the wait, so that its clock can
+  // end the wait by an exception, and is told the time of the wait; may be null. Throws Error(kUnsupported), which
+  // names `what`, if the bytes exceed mostOf().
   Reservation reserve(size_t bytes, std::string_view what, BackgroundThrottle* throttle = nullptr);
+  static constexpr std::chrono::milliseconds kLook{20};
+  static constexpr size_t kWaitBytes = size_t{16} << 20;
+  bool isSmall(uint64_t bytes) const { return bytes <= limit_ / 4; }
   // Most bytes of one reservation: three quarters of the limit.
   static constexpr size_t mostOf(size_t limit) { return limit - limit / 4; }
   size_t limit() const { return limit_; }
 
-  // Memory of at least `size` bytes, and, if those are at least kLeast, at most four times as many, with undefined
-  // contents.
+  // Memory of at least `size` bytes, and at most an eighth more, with undefined contents.
   AlignedBuffer take(size_t size);
   // Takes back memory that take() returned. Keeps it if it is between kLeast and kMost bytes; only the kKept largest
   // buffers are kept, and only those for which the limit has room.
@@ -71,7 +75,7 @@ class FileMemory : public std::enable_shared_from_this<FileMemory> {
     size_t limit = 0, used = 0;
     std::deque<uint64_t> waiting;  // calls of reserve(), the oldest first
   };
-  Part& partFor(size_t bytes) { return bytes <= limit_ / 16 ? small_ : large_; }
+  Part& partFor(size_t bytes) { return isSmall(bytes) ? small_ : large_; }
   // Moves kept buffers to `dropped`, which has room for all, until the limit holds.
   void dropKept(std::vector<AlignedBuffer>& dropped) noexcept;
   void release(size_t bytes) noexcept;

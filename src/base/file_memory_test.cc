@@ -21,10 +21,10 @@ TEST(FileMemory, GivesTheSmallestBufferThatFits) {
   const void *at_two = two.data(), *at_four = four.data();
   memory.give(std::move(four));
   memory.give(std::move(two));
-  const AlignedBuffer again = memory.take(kMiB), next = memory.take(kMiB), fresh = memory.take(kMiB);
+  const AlignedBuffer fresh = memory.take(kMiB), again = memory.take(2 * kMiB - 100), next = memory.take(4 * kMiB);
+  EXPECT_EQ(fresh.size(), kMiB) << "twice the size is too much";
   EXPECT_EQ(again.data(), at_two);
   EXPECT_EQ(next.data(), at_four);
-  EXPECT_EQ(fresh.size(), kMiB);
 }
 
 TEST(FileMemory, KeepsTheLargestBuffersWithinItsLimits) {
@@ -35,10 +35,10 @@ TEST(FileMemory, KeepsTheLargestBuffersWithinItsLimits) {
   const void *at_three = three.data(), *at_four = four.data();
   for (AlignedBuffer* given : {&two, &four, &three, &small, &huge}) memory.give(std::move(*given));
   EXPECT_EQ(memory.take(FileMemory::kLeast - 1).size(), FileMemory::kLeast - 1);
-  const AlignedBuffer first = memory.take(kMiB), second = memory.take(kMiB);
+  const AlignedBuffer first = memory.take(3 * kMiB), second = memory.take(4 * kMiB), third = memory.take(2 * kMiB);
   EXPECT_EQ(first.data(), at_three);
   EXPECT_EQ(second.data(), at_four);
-  EXPECT_EQ(memory.take(kMiB).size(), kMiB);
+  EXPECT_EQ(third.size(), 2 * kMiB);
 }
 
 TEST(FileMemory, AReservationWaitsUntilThereIsRoom) {
@@ -80,7 +80,7 @@ TEST(FileMemory, KeptMemoryIsWithinTheLimit) {
   AlignedBuffer kept = memory->take(40 * kMiB);
   const void* const at = kept.data();
   memory->give(std::move(kept));
-  const auto small = memory->reserve(20 * kMiB, "a");
+  const auto large = memory->reserve(20 * kMiB, "a");
   AlignedBuffer again = memory->take(40 * kMiB);
   EXPECT_EQ(again.data(), at);
   memory->give(std::move(again));

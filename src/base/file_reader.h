@@ -51,8 +51,8 @@ class FileContents {
 // Reads files of one directory and records the stamp of each. Not thread-safe; for a single read, not for reuse.
 class FileReader {
  public:
-  // memory: where the memory of read files is reserved, comes from and returns to; null: it is allocated and freed,
-  // without a limit. throttle: is
+  // memory: limits the memory of the files that read() and readHead() return, and keeps it for later files; readParts()
+  // does not use it. Null: there is no limit, and the memory is allocated and freed. throttle: is
   // charged for the bytes that are read; may be null.
   explicit FileReader(std::shared_ptr<const Directory> directory, std::shared_ptr<FileMemory> memory = nullptr,
                       BackgroundThrottle* throttle = nullptr)

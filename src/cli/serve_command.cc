@@ -357,7 +357,7 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve
       ->add_option("--lora_load_memory", options.lora_load_memory_mib,
                    "MiB of memory for adapters' files while they are read and converted; one adapter may take three "
-                   "quarters of it; default: 1.5 times an adapter of the largest rank in float32, or what "
+                   "quarters of it; default: twice an adapter of the largest rank in float32, or what "
                    "--max_cpu_loras keeps, up to 1 GiB, if that is more")
       ->check(positive);
   serve

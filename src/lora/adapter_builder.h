@@ -97,7 +97,8 @@ class AdapterBuilder {
   Adapter adapter_;
   BackgroundThrottle* throttle_;
   const std::byte* zeros_ = nullptr;
-  // Copies by what they were made of and their type, because the parts of a fused linear may share one A.
+  // The copies that place() has made. The key is the source's address and size, and the copy's type: the parts of a
+  // fused linear may share one A, which is copied once.
   using Origin = std::tuple<const std::byte*, size_t, DType>;
   std::map<Origin, const std::byte*> copies_;
   std::string source_;                                           // of the values; empty without a limit

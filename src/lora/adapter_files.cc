@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/file_reader.h"
@@ -131,9 +132,10 @@ AdapterContents readAdapterFiles(const AdapterLocation& location, const AdapterF
       memory, throttle);
 }
 
-size_t AdapterHeaders::weightsBytes() const {
+uint64_t AdapterHeaders::loadBytes() const {
   const auto* const peft = std::get_if<PeftHeaders>(&files);
-  return peft != nullptr ? peft->weights_bytes : std::get<NemoFiles>(files).size;
+  if (peft != nullptr) return checkedAdd(peft->weights_bytes, peft->copiedBytes(), "the adapter");
+  return std::get<NemoFiles>(files).load_bytes;
 }
 
 std::string AdapterHeaders::digest(BackgroundThrottle* throttle) const {

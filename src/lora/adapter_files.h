@@ -70,7 +70,8 @@ AdapterContents readAdapterFiles(const AdapterLocation& location, const AdapterF
 struct AdapterHeaders {
   std::variant<PeftHeaders, NemoFiles> files;
 
-  size_t weightsBytes() const;
+  // Most bytes of memory that reading and converting the adapter takes.
+  uint64_t loadBytes() const;
   // PeftHeaders::digest; empty for an archive.
   std::string digest(BackgroundThrottle* throttle = nullptr) const;
   AdapterContents parse() const;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "formats/gunzip.h"
 #include "formats/nemo_layout.h"
@@ -47,13 +48,17 @@ NemoFiles readMembers(const PartialBytes& tar, const std::string& source, Parse&
 // Bytes of a file that are read to learn what it is and how large: its first and its last ones.
 constexpr size_t kFewPieces = size_t{1} << 18;
 
-// The size that a gzip file states for its contents, and that is not to be exceeded; nullopt for another file.
+// The unpacked size that the last bytes of a gzip file state; nullopt if the file is not gzip. More is not unpacked.
 std::optional<size_t> unpackedSize(const PartialBytes& file) {
   uint32_t size = 0;
   if (file.size() < 2 + sizeof(size) || !isGzip(file.read(0, 2))) return std::nullopt;
   std::memcpy(&size, file.read(file.size() - sizeof(size), sizeof(size)).data(), sizeof(size));
   return size;
 }
+
+// Most bytes that the adapter's reader allocates for an archive of this size: it joins the parts of several ranks, and
+// converts values.
+uint64_t copiedBytes(uint64_t archive) { return checkedMul(archive, 2, "the archive"); }
 
 }  // namespace
 
@@ -70,21 +75,29 @@ NemoFiles parseNemoFiles(std::span<const std::byte> bytes, const std::string& so
     return parseTensorFile(member.read(0, member.size()), path, memory);
   });
   files.bytes = bytes;
-  files.size = bytes.size();
   files.memory = std::move(memory);
   return files;
 }
 
 NemoFiles readNemoFiles(FileReader& files, const std::string& name, size_t max_bytes) {
-  size_t unpacked = max_bytes, also = 0;
+  const std::string source = files.directory().pathOf(name).string();
+  size_t unpacked = max_bytes;
+  uint64_t also = 0;
   if (files.reserves()) {
     const auto size = files.readParts(name, max_bytes, kFewPieces, unpackedSize);
-    if (size) unpacked = std::min(unpacked, *size);
-    // The parts of several ranks are joined, and values are converted.
-    also = size ? 2 * unpacked : files.readHead(name, 0, max_bytes).file_size;
+    const size_t on_disk = files.readHead(name, 0, max_bytes).file_size;
+    if (size && *size + kGunzipFree < on_disk) {
+      fail(ErrorCode::kUnsupported,
+           "{}: its last bytes state that it unpacks to {} bytes, fewer than it has; pack it again as one gzip stream",
+           source, *size);
+    }
+    if (size) unpacked = std::min({unpacked, *size, on_disk * kMaxGunzipRatio + kGunzipFree});
+    also = size ? checkedAdd(unpacked, copiedBytes(unpacked), source.c_str()) : copiedBytes(on_disk);
   }
   const auto whole = files.read(name, max_bytes, also);
-  return parseNemoFiles(whole->bytes(), files.directory().pathOf(name).string(), unpacked, whole, files.throttle());
+  NemoFiles read = parseNemoFiles(whole->bytes(), source, unpacked, whole, files.throttle());
+  read.load_bytes = whole->bytes().size() + also;
+  return read;
 }
 
 NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max_bytes) {
@@ -95,7 +108,7 @@ NemoFiles readNemoHeaders(FileReader& files, const std::string& name, size_t max
   const auto parse = [](const PartialBytes& member, const fs::path& path) { return parseTorchHeader(member, path); };
   NemoFiles read = files.readParts(name, max_bytes, Safetensors::kMaxHeaderBytes,
                                    [&](const PartialBytes& tar) { return readMembers(tar, source, parse); });
-  read.size = head.file_size;
+  read.load_bytes = checkedAdd(head.file_size, copiedBytes(head.file_size), source.c_str());
   return read;
 }
 

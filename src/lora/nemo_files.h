@@ -25,7 +25,7 @@ struct NemoFiles {
   int32_t pp_size = 1;
   std::vector<TensorFile> shards;      // of rank (tp_rank, pp_rank): pp_rank * tp_size + tp_rank
   std::span<const std::byte> bytes;    // the archive as it is on disk; empty if only headers were read
-  size_t size = 0;                     // of the archive on disk
+  uint64_t load_bytes = 0;             // most bytes of memory that reading and converting the archive takes
   std::shared_ptr<const void> memory;  // owner of what the shards' tensors and `bytes` point into
 
   // False when only names, types and shapes of the tensors were read.

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/checked.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -19,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors",
+constexpr const char* kMlxWeightsFile = "adapters.safetensors";
+constexpr const char* kWeightFiles[] = {"adapter_model.safetensors", "adapter_model.bin", kMlxWeightsFile,
                                         "adapter_model.pt"};
 
 // The configuration and the place of the weights.
@@ -143,8 +145,7 @@ PeftFiles readPeftFiles(FileReader& files, size_t max_bytes) {
   // The header is read first. It refuses a PyTorch archive that has far more bytes than its tensors before all of it is
   // read, and shows how much memory the tensors need.
   PeftHeaders headers = readPeftHeaders(files, max_bytes);
-  if (headers.parsed && headers.parsed->hasValues()) return headers.parse();
-  const size_t copied = files.reserves() ? copiedBytes(headers.parse().weights) : 0;
+  const size_t copied = files.reserves() ? headers.copiedBytes() : 0;
   headers.header.reset();  // its reservation ends before the next one (FileMemory::reserve)
   const auto weights = files.read(headers.weights_path.filename(), headers.weights_bytes, copied);
   return {headers.config, headers.config_source, parseTensorFile(weights->bytes(), headers.weights_path, weights)};
@@ -174,6 +175,18 @@ std::string PeftHeaders::digest(BackgroundThrottle* throttle) const {
   hash.update(config);
   hash.update(header->bytes().first(std::min(size, header->bytes().size())));
   return hash.hex();
+}
+
+uint64_t PeftHeaders::copiedBytes() const {
+  const TensorFile tensors = parse().weights;
+  uint64_t bytes = chorus::copiedBytes(tensors);
+  const bool transposes = weights_path.filename() == kMlxWeightsFile;
+  for (const std::string& name : tensors.names()) {
+    // Whole weights may be gathered, transposed or unpacked before they are used.
+    if (!transposes && name.find("lora_") != std::string::npos) continue;
+    bytes = checkedAdd(bytes, tensors.find(name)->bytes.size(), "the tensors");
+  }
+  return bytes;
 }
 
 PeftFiles PeftHeaders::parse() const {

@@ -60,6 +60,8 @@ struct PeftHeaders {
   std::string digest(BackgroundThrottle* throttle = nullptr) const;
   // The tensors have no values (TensorFile::hasValues). Throws the format's Errors.
   PeftFiles parse() const;
+  // Most bytes that the adapter's reader allocates beside the file. Throws the format's Errors.
+  uint64_t copiedBytes() const;
 };
 PeftHeaders readPeftHeaders(FileReader& files, size_t max_bytes);
 

@@ -49,6 +49,23 @@ ThrottleClock reportingClock(ThrottleClock clock, std::function<void(size_t)> on
   return clock;
 }
 
+// Reports a throttle's waits at its end.
+class WaitReport {
+ public:
+  // on_waited: may be null.
+  WaitReport(const BackgroundThrottle& throttle, std::function<void(std::chrono::nanoseconds)> on_waited)
+      : throttle_(throttle), on_waited_(std::move(on_waited)) {}
+  ~WaitReport() {
+    if (on_waited_) on_waited_(throttle_.waited());
+  }
+  WaitReport(const WaitReport&) = delete;
+  WaitReport& operator=(const WaitReport&) = delete;
+
+ private:
+  const BackgroundThrottle& throttle_;
+  std::function<void(std::chrono::nanoseconds)> on_waited_;
+};
+
 // Hash of the content at registration, or at the first load if the registration did not read the values.
 std::string knownHash(const AdapterSource& source) {
   return source.learned != nullptr ? source.learned->hash() : source.content_hash;
@@ -135,10 +152,11 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(const std::files
 std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::AdapterFiles files_of) const {
   constexpr std::chrono::milliseconds kHeavy{500};
   // Work of about kHeavy: reading and checking bytes, and the products of DoRA's norms.
-  constexpr size_t kHeavyBytes = size_t{256} << 20;
+  constexpr uint64_t kHeavyBytes = uint64_t{256} << 20;
   constexpr double kHeavyProducts = 5e8;
   const auto begin = std::chrono::steady_clock::now();
   BackgroundThrottle throttle(reportingClock(throttle_(), std::move(files_of.onWork)));
+  const WaitReport report(throttle, std::move(files_of.onWaited));
   auto source = std::make_shared<AdapterSource>();
   source->directory = std::move(files_of.path);
   source->location = {std::move(files_of.open), std::move(files_of.archive)};
@@ -158,18 +176,23 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
     source->droppable_bytes = shapes.droppable_bytes;
     source->learned = std::make_shared<LearnedContent>();
     source->on_refused = std::move(files_of.onRefused);
-    large = headers.weightsBytes() > kHeavyBytes || shapes.norm_products > kHeavyProducts;
+    // A load that waits for much memory must not hold up those that need little.
+    large = shapes.load_bytes > kHeavyBytes || !file_memory_->isSmall(shapes.load_bytes) ||
+            shapes.norm_products > kHeavyProducts;
   } else {
-    const AdapterContents files = readAdapterFiles(source->location, limits, file_memory_, &throttle);
-    const Adapter adapter = readAdapter(files, name, target);
-    logLeftOut(adapter);
-    source->content_hash = adapter.content_hash;
-    warnIfWithoutEffect(adapter);
-    if (files_of.onContent) files_of.onContent(adapter.content_hash);
-    source->bytes = ranks_.preparedBytes(adapter, &throttle, throttle_);
-    source->elements = adapterElements(adapter);
+    {
+      const Adapter adapter =
+          readAdapter(readAdapterFiles(source->location, limits, file_memory_, &throttle), name, target);
+      logLeftOut(adapter);
+      source->content_hash = adapter.content_hash;
+      warnIfWithoutEffect(adapter);
+      source->bytes = ranks_.preparedBytes(adapter, &throttle, throttle_);
+      source->elements = adapterElements(adapter);
+    }
+    // After the adapter's file memory is free again, because the callback may read files.
+    if (files_of.onContent) files_of.onContent(source->content_hash);
   }
-  source->heavy = large || std::chrono::steady_clock::now() - begin > kHeavy;
+  source->heavy = large || std::chrono::steady_clock::now() - begin - throttle.waited() > kHeavy;
   source->on_content = std::move(files_of.onContent);
   source->on_gone = std::move(files_of.onGone);
   return source;
@@ -182,7 +205,10 @@ EngineAdapters::Shapes EngineAdapters::shapesOf(const AdapterHeaders& headers, c
     Adapter adapter = readAdapter(headers.parse(), name, target);
     logLeftOut(adapter);
     const auto bytesOf = [&] { return ranks_.preparedBytes(adapter, target.throttle, throttle_); };
-    Shapes shapes{bytesOf(), adapterElements(adapter), 0, normProducts(adapter)};
+    Shapes shapes{.bytes = bytesOf(),
+                  .elements = adapterElements(adapter),
+                  .norm_products = normProducts(adapter),
+                  .load_bytes = headers.loadBytes()};
     const auto may_be_copy = [&](const AdapterWeight& weight) { return mayBeCopyOfBase(adapter, weight); };
     if (std::erase_if(adapter.weights, may_be_copy) > 0) shapes.droppable_bytes = shapes.bytes - bytesOf();
     return shapes;

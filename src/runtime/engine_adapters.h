@@ -47,6 +47,7 @@ class EngineAdapters {
   struct Shapes {
     int64_t bytes = 0, elements = 0, droppable_bytes = 0;
     double norm_products = 0;  // multiplications of a load for DoRA's norms
+    uint64_t load_bytes = 0;   // AdapterHeaders::loadBytes
   };
   // Checks headers against the model. Results are cached, because many adapters have equal headers.
   AdapterTarget targetOf(const Engine& engine, BackgroundThrottle& throttle) const;

@@ -173,8 +173,8 @@ AdapterCapacity adapterCapacity(const executor::PeftCacheConfig& config, const M
       std::min(capacity.host.bytes / 2, std::max<int64_t>(capacity.host.bytes - largest.bytes, 0)),
       std::min(capacity.host.elements / 2, std::max<int64_t>(capacity.host.elements - largest.elements, 0))};
   const auto float32_bytes = static_cast<int64_t>(sizeof(float)) * largest.elements;
-  capacity.loads = std::max(
-      {kLeastLoadMemory, float32_bytes + float32_bytes / 2, std::min(capacity.host.bytes, kDefaultHostCacheSize)});
+  capacity.loads =
+      std::max({kLeastLoadMemory, 2 * float32_bytes, std::min(capacity.host.bytes, kDefaultHostCacheSize)});
   if (config.getLoadMemory()) {
     capacity.loads = static_cast<int64_t>(std::min<size_t>(*config.getLoadMemory(), AdapterSize::kUnlimited));
   }

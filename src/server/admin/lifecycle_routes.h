@@ -45,7 +45,7 @@ void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
                     const std::shared_ptr<HttpExchange>& exchange, const ServedModel& adapter, bool pin,
                     std::optional<std::string> field, HttpResponse answer);
 
-// The error of a request whose reading of an adapter was stopped.
+// The answer to a request that was stopped while it read an adapter. Must be called in the handler that caught `e`.
 ApiError readingStopped(const WorkStopped& e);
 
 // The adapter directory. Throws ApiError 403 without --enable_admin.

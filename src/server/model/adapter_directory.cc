@@ -211,6 +211,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
     content_hash = hash;
     if (same_text && hash == adapter->content_hash) throw Unchanged();
   };
+  if (how.waited != nullptr) files.onWaited = [waited = how.waited](Clock::duration time) { *waited += time; };
   WorkMeter quick({.work = files.deferContent ? kQuickHeaderBytes : kQuickContentBytes});
   if (WorkMeter* const meter = how.quick ? &quick : how.meter) {
     files.onWork = [meter](size_t bytes) { meter->charge(bytes); };

@@ -161,8 +161,8 @@ class AdapterDirectory {
   struct Registration;
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kMaxTextTime{20};  // for reading the tokenizer files of one adapter
-  // A scan reads so many bytes of an adapter's headers, or of an adapter whose values it compares. Others have their
-  // turn with those that take long, so that the number of large files does not delay the adapters behind them.
+  // Limits on the work of a scan for one adapter, in bytes that are read, checked or hashed: for headers, and for
+  // values that are compared. An adapter that needs more is left until the scan has looked at all others (readTexts()).
   static constexpr uint64_t kQuickHeaderBytes = uint64_t{1} << 20, kQuickContentBytes = uint64_t{64} << 20;
   // Files that could not be served. They are not tried again before retry_at.
   struct Failure {
@@ -205,6 +205,7 @@ class AdapterDirectory {
     std::string expected_state;  // if not empty: throw Error(kConflict) if the files have another state
     WorkMeter* meter = nullptr;  // see load()
     bool quick = false;          // throw WorkStopped if much must be read (kQuickHeaderBytes); only without a meter
+    Clock::duration* waited = nullptr;  // gets the time that registering waited for memory; may be null
   };
   // A content that was served before.
   struct Version {
@@ -266,6 +267,17 @@ class AdapterDirectory {
     Clock::time_point last = Clock::now();  // the end of the last turn, or when the name was first met
     Clock::time_point rest_until{};
   };
+  // Measures the time of a turn without its waits. waited: the directory's waited_.
+  class TurnTime {
+   public:
+    explicit TurnTime(const Clock::duration& waited) : waited_(waited), waited_before_(waited) {}
+    Clock::duration took() const { return Clock::now() - begin_ - (waited_ - waited_before_); }
+
+   private:
+    const Clock::duration& waited_;
+    Clock::duration waited_before_;
+    Clock::time_point begin_ = Clock::now();
+  };
   enum class Looked {
     kDone,
     kAgain,  // it must be looked at again: its files are being rewritten, or its directory seems to be missing
@@ -283,7 +295,7 @@ class AdapterDirectory {
   // Does the same, and reads the name's tokenizer files if necessary.
   Looked lookAndRead(const std::string& name, Found& found, Warnings& warnings);
   // Ends a turn of a name that is or may be slow.
-  void endTurn(const std::string& name, Clock::time_point begin, bool text_was_read);
+  void endTurn(const std::string& name, Clock::duration took, bool text_was_read);
   void forgetTurns(const std::vector<std::string>& kept);
   // Reads the text of one adapter for which requests wait: one that is quick as far as is known, or with also_slow any
   // that need not rest.
@@ -321,6 +333,7 @@ class AdapterDirectory {
   LoadText load_text_;
   AdapterDirectoryOptions options_;
   // Used by scan() and readTexts(), which never run at the same time.
+  Clock::duration waited_{0};  // how long they waited for memory that other adapters hold
   std::map<std::string, Turn> turns_;
   std::set<std::string> left_;  // names that the last scan left to readTexts()
   int quick_in_row_ = 0;        // turns in readTexts() since one of a slow name

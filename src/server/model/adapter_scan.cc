@@ -63,18 +63,18 @@ class AdapterDirectory::Warnings {
 
 AdapterDirectory::Looked AdapterDirectory::look(const std::string& name, bool defer_texts, Found& found,
                                                 Warnings& warnings) {
-  const auto begin = Clock::now();
+  const TurnTime time(waited_);
   const auto turn = turns_.find(name);
   const bool slow = turn != turns_.end() && turn->second.slow;
   const Looking how{.defer_texts = defer_texts, .leave = slow, .quick = true};
   const Looked looked = lookWith(nullptr, name, how, found, warnings);
   // A turn that only found the files unchanged does not show that the next one will be quick.
-  if (Clock::now() - begin > options_.quick_time) endTurn(name, begin, false);
+  if (time.took() > options_.quick_time) endTurn(name, time.took(), false);
   return looked;
 }
 
 AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, Found& found, Warnings& warnings) {
-  const auto begin = Clock::now();
+  const TurnTime time(waited_);
   Looked looked = lookWith(nullptr, name, {}, found, warnings);
   const bool reads = looked == Looked::kSlow;
   if (reads) {
@@ -87,16 +87,15 @@ AdapterDirectory::Looked AdapterDirectory::lookAndRead(const std::string& name, 
     }
     looked = lookWith(&ahead, name, {}, found, warnings);
   }
-  endTurn(name, begin, reads);
+  endTurn(name, time.took(), reads);
   return looked;
 }
 
-void AdapterDirectory::endTurn(const std::string& name, Clock::time_point begin, bool text_was_read) {
+void AdapterDirectory::endTurn(const std::string& name, Clock::duration took, bool text_was_read) {
   // A name that takes long gets at most a seventeenth of the scanning thread's time.
   constexpr int kRest = 16;
   constexpr Clock::duration kLongestRest = std::chrono::hours(1), kNoticeable = std::chrono::milliseconds(100);
   const auto now = Clock::now();
-  const auto took = now - begin;
   Turn& turn = turns_[name];
   turn.last = now;
   // A turn in which no text was read does not show that the next one will be quick.
@@ -127,6 +126,7 @@ AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, cons
   const bool listed = adapter->listed;
   const bool without_text = listed && adapter->text == nullptr;
   const auto begin = Clock::now();
+  const TurnTime time(waited_);
   std::string tried;
   try {
     if (isGone(name, false)) {
@@ -184,21 +184,22 @@ AdapterDirectory::Looked AdapterDirectory::lookWith(const ReadAhead* ahead, cons
     }
     if (is_slow()) return Looked::kSlow;
     check_text();
-    const bool changed = take(name, adapter, {.text = source, .quick = how.quick});
+    const bool changed = take(name, adapter, {.text = source, .quick = how.quick, .waited = &waited_});
     if (!listed) {
       found.added.push_back(name);
     } else if (changed) {
       found.replaced.push_back(name);
     }
     adapter->failure = {};
-  } catch (const WorkStopped&) {  // Looking::quick
-    turns_[name].slow = true;
-    return Looked::kSlow;
   } catch (const std::exception& e) {
+    if (how.quick && dynamic_cast<const WorkStopped*>(&e) != nullptr) {
+      turns_[name].slow = true;
+      return Looked::kSlow;
+    }
     const bool may_pass = mayPass(errorCodeOf(e)) || isGone(name, false);  // the directory may come back as it was
     if (without_text && !may_pass) end(name, *adapter);
     const bool first = noteFailure(*adapter, std::move(tried), may_pass,
-                                   Clock::now() - begin + (ahead != nullptr ? ahead->took : Clock::duration()));
+                                   time.took() + (ahead != nullptr ? ahead->took : Clock::duration()));
     const char* const what = !adapter->listed           ? "adapter left out"
                              : adapter->text == nullptr ? "adapter is listed, but its tokenizer could not be read yet"
                                                         : "adapter is still served with its old content";
@@ -300,9 +301,9 @@ AdapterDirectory::Found AdapterDirectory::scan(const AdapterScanOptions& how) {
 void AdapterDirectory::lookAtLeft(const AdapterScanOptions& how, Found& found, Warnings& warnings) {
   std::erase_if(left_, [&](const std::string& name) {
     if (how.stop && how.stop()) return false;
-    const auto begin = Clock::now();
+    const TurnTime time(waited_);
     const Looked looked = lookWith(nullptr, name, {.defer_texts = how.defer_texts}, found, warnings);
-    endTurn(name, begin, false);
+    endTurn(name, time.took(), false);
     return looked == Looked::kDone;
   });
 }

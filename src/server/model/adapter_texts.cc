@@ -42,6 +42,18 @@ size_t keptBytes(const TokenizerFileSet& files) {
   return kPerByte * files.bytes();
 }
 
+[[noreturn]] void failTooCostly(const std::string& path, const WorkStopped& e) {
+  fail(e.code(), "{}: its tokenizer or a template costs too much: {}", path, e.what());
+}
+
+void chargeFor(const std::string& path, WorkMeter& meter, size_t bytes) {
+  try {
+    meter.charge(bytes);
+  } catch (const WorkStopped& e) {
+    failTooCostly(path, e);
+  }
+}
+
 }  // namespace
 
 AdapterTexts::AdapterTexts(std::shared_ptr<const TextCodec> base, std::filesystem::path base_directory,
@@ -58,7 +70,7 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   const TokenizerFileSet files =
       readTokenizerFileSet(adapterDirectory, {.file_bytes = kMaxFileBytes, .total_bytes = kMaxTotalBytes});
   if (files.empty()) return base_;
-  meter.charge(files.bytes());
+  chargeFor(path, meter, files.bytes());
   const std::string digest = files.digest();
   if (digest == base_digest_) return base_;
   if (!trusted_) {
@@ -86,10 +98,10 @@ std::shared_ptr<const TextCodec> AdapterTexts::load(const Directory& adapterDire
   };
   take(keptBytes(files) + keptBytes(base) + parsingBytes(files) + parsingBytes(base));
   try {
-    meter.charge(base.bytes());
+    chargeFor(path, meter, base.bytes());
     charged->codec = parseTextCodec(files, &base, meter, std::max(vocab_size_, base_->vocabSize()));
   } catch (const WorkStopped& e) {
-    fail(e.code(), "{}: its tokenizer or a template costs too much: {}", path, e.what());
+    failTooCostly(path, e);
   }
   const size_t kept = charged->codec->memoryBytes();
   if (kept > budget_->limit() / kMostShares) {

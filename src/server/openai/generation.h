@@ -46,7 +46,7 @@ struct GenerationDelta {
 enum class Written {
   kAll,
   kPart,       // the rest takes long: writeMore() is to be called
-  kCancelled,  // the rest is not wanted: all choices are to be cancelled
+  kCancelled,  // nobody will read the rest: the caller cancels all choices
 };
 
 // Receives a generation's progress on worker threads, one call at a time. A call takes a few milliseconds at most, so

@@ -166,7 +166,8 @@ Written GenerationWriter::onDone(const GenerationUsage& usage) {
 }
 
 Written GenerationWriter::beginWhole(const GenerationUsage& usage) {
-  WholeAnswer& answer = answer_.emplace();
+  answer_ = std::make_unique<WholeAnswer>();
+  WholeAnswer& answer = *answer_;
   answer.choices = answered();
   size_t texts = 0, echoes = 0, log_probs = 0;
   for (const Whole* whole : answer.choices) {
@@ -178,6 +179,8 @@ Written GenerationWriter::beginWhole(const GenerationUsage& usage) {
   auto copies = chargeCopies(3 * texts + log_probs);
   if (!copies) return Written::kCancelled;
   answer.copies = std::move(*copies);
+  const MemoryAnswer granted = setup_.memory.resize(std::max(setup_.memory.bytes(), texts + echoes + log_probs));
+  if (granted != MemoryAnswer::kGranted) return fail(ApiError::outOfMemory(granted));
   constexpr size_t kFields = 512;  // of a choice, and of the answer
   answer.body.reserve(texts + texts / 8 + echoes + log_probs + (answer.choices.size() + 1) * kFields);
   answer.body += toText(envelope(shape_.whole_object));

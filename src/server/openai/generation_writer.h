@@ -15,8 +15,8 @@ namespace chorus::server {
 
 class GenerationWriter : public AnswerWriter {
  public:
-  // One call writes about so much of the echoes, which may have megabytes for each of many choices. The rest is left
-  // for writeMore().
+  // Bytes of echoes that one call writes, approximately. A request may have many choices with an echo of megabytes
+  // each. The next writeMore() writes more.
   static constexpr size_t kPieceBytes = size_t{64} << 10;
 
   Written onDelta(GenerationDelta delta) final;
@@ -45,7 +45,7 @@ class GenerationWriter : public AnswerWriter {
   // index of a choice.
   virtual OrderedJson logProbsOf(const GenerationDelta& delta) = 0;
   // The choice of a whole answer, with null as its "logprobs". everything: has the whole text of the choice, except its
-  // echo, which this class puts at the begin of the member "text".
+  // echo, which this class puts at the beginning of the member "text".
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
@@ -66,7 +66,7 @@ class GenerationWriter : public AnswerWriter {
     std::string body;
     std::string end;                   // what follows the choices
     size_t next = 0;                   // the choice that is written
-    std::optional<ChoiceText> choice;  // of it, once it is begun
+    std::optional<ChoiceText> choice;  // the text of that choice; set while it is written
     size_t echoed = 0;                 // bytes of its echo
   };
 
@@ -89,7 +89,7 @@ class GenerationWriter : public AnswerWriter {
   int64_t created_;
   std::string fingerprint_;
   std::vector<Whole> whole_;
-  std::optional<WholeAnswer> answer_;
+  std::unique_ptr<WholeAnswer> answer_;
 
   // Of a stream.
   std::optional<GenerationDelta> unsent_;  // the delta that waits for echoes
