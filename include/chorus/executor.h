@@ -88,6 +88,7 @@ class Executor {
   // post-processor that does not exist. A request that cannot be served (too long, unknown adapter, bad end id) is
   // answered by an error Response.
   IdType enqueueRequest(const Request& request);
+  // Enqueues all requests or, if it throws, none.
   std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
 
   // Blocks until at least one response is ready (of the given id, or of any). Empty if the timeout passes first.
@@ -142,10 +143,11 @@ class Executor {
   void unpinAdapter(IdType taskId);
   // Chorus: unpins `from`, and pins `to` if `from` was pinned.
   void moveAdapterPin(IdType from, IdType to);
-  // Chorus: responses of this request go to the callback, on the executor's step thread, and not to awaitResponses. The
-  // callback must be quick and must not throw.
+  // Chorus: responses of these requests go to the callback, on the executor's step thread, and not to awaitResponses.
+  // The callback must be quick and must not throw. It may be called before enqueueRequests returns.
   using ResponseCallback = std::function<void(const Response&)>;
   IdType enqueueRequest(const Request& request, ResponseCallback callback);
+  std::vector<IdType> enqueueRequests(const std::vector<Request>& requests, ResponseCallback callback);
   // Chorus: the engine's limits and vocabulary, for front ends.
   SizeType32 getMaxInputLen() const;
   SizeType32 getMaxSeqLen() const;

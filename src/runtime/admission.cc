@@ -17,6 +17,9 @@ using executor::IdType;
 
 namespace {
 
+// Sequences that a round admits: a batch, so that a batch fills in one round, and at least so many.
+constexpr int32_t kLeastAdmitted = 64;
+
 std::exception_ptr shutdownError() {
   return std::make_exception_ptr(Error(ErrorCode::kUnsupported, "the executor was shut down"));
 }
@@ -28,7 +31,9 @@ Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& pos
     : options_(options),
       post_processors_(post_processors),
       requests_(requests),
+      inbox_(std::max(kLeastAdmitted, options.scheduler.max_batch_size)),
       shares_(options.max_queue_size),
+      taken_(inbox_.makeTaken()),
       queue_(options.fairness),
       holds_(adapters_, options.adapter_pin_capacity),
       adapters_(AdapterCapacity{.host = options.adapter_host_capacity,
@@ -104,9 +109,8 @@ std::vector<IdType> Admission::enqueue(std::span<const executor::Request> reques
     for (size_t i = 0; i < requests.size(); ++i) made.emplace(ids[i], make(ids[i], requests[i], shared));
     const std::lock_guard lock(mutex_);
     if (shutdown_) fail(ErrorCode::kUnsupported, "Shutdown called, cannot enqueue requests");
-    inbox_.reserve(inbox_.size() + made.size());
     for (; callback == nullptr && opened < ids.size(); ++opened) responses.open(ids[opened]);
-    while (!made.empty()) inbox_.emplace_back(made.extract(made.begin()));
+    inbox_.add(std::move(made));
     woken_ = true;
     wake_.notify_one();
   } catch (...) {
@@ -118,9 +122,9 @@ std::vector<IdType> Admission::enqueue(std::span<const executor::Request> reques
   return ids;
 }
 
-void Admission::post(Command command) {
+void Admission::post(Inbox::Command command) {
   const std::lock_guard lock(mutex_);
-  inbox_.push_back(std::move(command));
+  inbox_.add(std::move(command));
   woken_ = true;
   wake_.notify_one();
 }
@@ -136,7 +140,12 @@ void Admission::cancel(IdType id) {
   constexpr int kTries = 100;
   for (int i = 1;; ++i) {
     try {
-      return post(Cancel{id});
+      const std::lock_guard lock(mutex_);
+      if (inbox_.cancel(id)) return;
+      inbox_.add(Inbox::Cancel{id});
+      woken_ = true;
+      wake_.notify_one();
+      return;
     } catch (const std::bad_alloc&) {
       if (i == kTries) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -145,16 +154,16 @@ void Admission::cancel(IdType id) {
 }
 
 void Admission::registerAdapter(IdType task_id, std::shared_ptr<const AdapterSource> source) {
-  post(SetAdapter{task_id, std::move(source)});
+  post(Inbox::SetAdapter{task_id, std::move(source)});
 }
 
-void Admission::unregisterAdapter(IdType task_id) { post(SetAdapter{task_id, nullptr}); }
+void Admission::unregisterAdapter(IdType task_id) { post(Inbox::SetAdapter{task_id, nullptr}); }
 
 void Admission::loadAdapter(IdType task_id, bool pin, AdapterHolds::Done done) {
   {
     const std::lock_guard lock(mutex_);
     if (!shutdown_) {
-      inbox_.emplace_back(LoadAdapterCommand{task_id, pin, std::move(done)});
+      inbox_.add(Inbox::LoadAdapter{task_id, pin, std::move(done)});
       woken_ = true;
       wake_.notify_one();
       return;
@@ -163,19 +172,19 @@ void Admission::loadAdapter(IdType task_id, bool pin, AdapterHolds::Done done) {
   if (done) done(shutdownError());
 }
 
-void Admission::unpinAdapter(IdType task_id) { post(MovePin{task_id, 0}); }
+void Admission::unpinAdapter(IdType task_id) { post(Inbox::MovePin{task_id, 0}); }
 
-void Admission::moveAdapterPin(IdType from, IdType to) { post(MovePin{from, to}); }
+void Admission::moveAdapterPin(IdType from, IdType to) { post(Inbox::MovePin{from, to}); }
 
 void Admission::endHolds() noexcept { holds_.end(shutdownError()); }
 
 std::vector<executor::AdapterState> Admission::adapterStates() {
-  AskedStates asked;
+  Inbox::AskedStates asked;
   auto states = asked.get_future();
   {
     const std::lock_guard lock(mutex_);
     if (shutdown_) return {};
-    inbox_.emplace_back(std::move(asked));
+    inbox_.add(std::move(asked));
     woken_ = true;
     wake_.notify_one();
   }
@@ -205,33 +214,46 @@ bool Admission::waitForWork(bool idle) {
   } else if (idle) {
     wake_.wait(lock, awake);
   }
-  woken_ = false;
-  taken_.swap(inbox_);
+  inbox_.take(taken_);
+  woken_ = !inbox_.empty();
   return !shutdown_;
 }
 
 void Admission::takeInbox() noexcept {
-  for (auto& command : taken_) {
-    if (auto* request = std::get_if<Node>(&command)) {
-      admit(std::move(*request));
-    } else if (const auto* cancelled = std::get_if<Cancel>(&command)) {
-      if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
-    } else if (auto* asked = std::get_if<AskedStates>(&command)) {
-      answer(*asked);
-    } else if (auto* load = std::get_if<LoadAdapterCommand>(&command)) {
-      holds_.load(load->task_id, load->pin, std::move(load->done));
-      claims_changed_ = true;
-    } else if (const auto* move = std::get_if<MovePin>(&command)) {
-      move->to != 0 ? holds_.movePin(move->from, move->to) : holds_.unpin(move->from);
-      claims_changed_ = true;
-    } else {
-      setAdapter(std::get<SetAdapter>(command));
-    }
-  }
-  taken_.clear();
+  for (auto& command : taken_.commands) carryOut(command);
+  for (auto& request : taken_.requests) admit(std::move(request));
+  taken_.commands.clear();
+  taken_.requests.clear();
 }
 
-void Admission::answer(AskedStates& asked) const noexcept {
+void Admission::takeRest() noexcept {
+  for (bool more = true; more;) {
+    takeInbox();
+    const std::lock_guard lock(mutex_);
+    more = !inbox_.empty();
+    inbox_.take(taken_);
+  }
+}
+
+void Admission::carryOut(Inbox::Command& command) noexcept {
+  if (auto* request = std::get_if<Inbox::Node>(&command)) {
+    admit(std::move(*request));
+  } else if (const auto* cancelled = std::get_if<Inbox::Cancel>(&command)) {
+    if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
+  } else if (auto* asked = std::get_if<Inbox::AskedStates>(&command)) {
+    answer(*asked);
+  } else if (auto* load = std::get_if<Inbox::LoadAdapter>(&command)) {
+    holds_.load(load->task_id, load->pin, std::move(load->done));
+    claims_changed_ = true;
+  } else if (const auto* move = std::get_if<Inbox::MovePin>(&command)) {
+    move->to != 0 ? holds_.movePin(move->from, move->to) : holds_.unpin(move->from);
+    claims_changed_ = true;
+  } else {
+    setAdapter(std::get<Inbox::SetAdapter>(command));
+  }
+}
+
+void Admission::answer(Inbox::AskedStates& asked) const noexcept {
   try {
     auto states = adapters_.states();
     for (executor::AdapterState& state : states) holds_.complete(state);
@@ -241,7 +263,7 @@ void Admission::answer(AskedStates& asked) const noexcept {
   }
 }
 
-void Admission::setAdapter(const SetAdapter& adapter) noexcept {
+void Admission::setAdapter(const Inbox::SetAdapter& adapter) noexcept {
   claims_changed_ = true;
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
@@ -260,7 +282,7 @@ void Admission::setAdapter(const SetAdapter& adapter) noexcept {
   }
 }
 
-void Admission::admit(Node node) noexcept {
+void Admission::admit(Inbox::Node node) noexcept {
   Request& request = requests_.add(std::move(node));
   if (const Deadline next = request.nextDeadline()) {
     ++with_deadline_;
@@ -269,6 +291,7 @@ void Admission::admit(Node node) noexcept {
   // The strategy may begin with fewer sequences than were asked for.
   const int32_t later = request.maxSequences() - static_cast<int32_t>(request.sequences().size());
   if (later > 0) leaveShares(request, later);
+  if (request.cancelled) return requests_.decide(request, FinishReason::kCANCELLED);
   try {
     if (request.refusal) throw Error(*request.refusal);
     for (const auto& sequence : request.sequences()) {

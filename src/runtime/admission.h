@@ -1,16 +1,14 @@
 // The executor's first part: from the callers' threads into the queue.
 //
-// Callers put commands into an inbox. Between two steps the step thread takes the inbox, leases the requests' adapters
-// and queues their sequences, and claims adapters for those at the front of the queue. Loader workers pass loaded
-// adapters to the AdapterLoader and wake the step thread.
+// Callers put requests and commands into an inbox. Between two steps the step thread takes the next of them, leases the
+// requests' adapters and queues their sequences, and claims adapters for those at the front of the queue. Loader
+// workers pass loaded adapters to the AdapterLoader and wake the step thread.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
-#include <variant>
 #include <vector>
 
 #include "runtime/adapter_cache/adapter_holds.h"
@@ -18,6 +16,7 @@
 #include "runtime/adapter_cache/claim_shares.h"
 #include "runtime/core_options.h"
 #include "runtime/fair_queue.h"
+#include "runtime/inbox.h"
 #include "runtime/queue_shares.h"
 #include "runtime/request_table.h"
 #include "runtime/response_queue.h"
@@ -52,11 +51,13 @@ class Admission {
 
   // The step thread alone uses what follows.
 
-  // If `idle`, blocks until there is a command, a loaded adapter or a deadline. Then takes over the inbox. Returns
-  // false after shutdown().
+  // If `idle`, blocks until there is a request, a command, a loaded adapter or a deadline. Then takes over the next of
+  // the inbox. Returns false after shutdown().
   bool waitForWork(bool idle);
-  // Carries out the commands that waitForWork() took over.
+  // Carries out the commands and admits the requests that waitForWork() took over.
   void takeInbox() noexcept;
+  // After shutdown(): carries out and admits all that is left.
+  void takeRest() noexcept;
   void takeLoadedAdapters();
   // Decides on requests whose deadline has passed.
   void endOverdue();
@@ -91,33 +92,14 @@ class Admission {
   void ended(const Request& request) noexcept;
 
  private:
-  struct Cancel {
-    executor::IdType id;
-  };
-  struct SetAdapter {
-    executor::IdType task_id;
-    std::shared_ptr<const AdapterSource> source;  // null: unregister
-  };
-  struct LoadAdapterCommand {
-    executor::IdType task_id;
-    bool pin;
-    AdapterHolds::Done done;
-  };
-  // Ends the pin of `from` and, if there was one, makes one of `to`; 0: none.
-  struct MovePin {
-    executor::IdType from, to;
-  };
-  using AskedStates = std::promise<std::vector<executor::AdapterState>>;
-  using Node = RequestTable::Requests::node_type;
-  using Command = std::variant<Node, Cancel, SetAdapter, LoadAdapterCommand, MovePin, AskedStates>;
-
   std::unique_ptr<Request> make(executor::IdType id, const executor::Request& asked,
                                 std::shared_ptr<const Callback> callback) const;
-  void post(Command command);
+  void post(Inbox::Command command);
   void wake();
-  void setAdapter(const SetAdapter& adapter) noexcept;
-  void answer(AskedStates& asked) const noexcept;
-  void admit(Node node) noexcept;
+  void carryOut(Inbox::Command& command) noexcept;
+  void setAdapter(const Inbox::SetAdapter& adapter) noexcept;
+  void answer(Inbox::AskedStates& asked) const noexcept;
+  void admit(Inbox::Node node) noexcept;
   void claimOf(Sequence& first);
   void countClaims(const Sequence& sequence);
   void checkTokens(const Sequence& sequence) const;
@@ -131,14 +113,14 @@ class Admission {
   mutable std::mutex mutex_;
   // These members are protected by the mutex.
   std::condition_variable wake_;
-  std::vector<Command> inbox_;
+  Inbox inbox_;
   bool woken_ = false;
   bool shutdown_ = false;
   executor::IdType next_id_ = 1;
   QueueShares shares_;  // sequences that were enqueued and have not started
 
   // These members belong to the step thread.
-  std::vector<Command> taken_;
+  Inbox::Taken taken_;
   FairQueue queue_;
   int32_t with_deadline_ = 0;
   Clock::time_point first_deadline_ = Clock::time_point::max();  // no deadline is earlier

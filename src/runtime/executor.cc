@@ -249,6 +249,10 @@ std::vector<IdType> Executor::enqueueRequests(const std::vector<Request>& reques
   return impl_->core().enqueue(requests, nullptr);
 }
 
+std::vector<IdType> Executor::enqueueRequests(const std::vector<Request>& requests, ResponseCallback callback) {
+  return impl_->core().enqueue(requests, callback);
+}
+
 std::vector<Response> Executor::awaitResponses(const std::optional<std::chrono::milliseconds>& timeout) {
   return impl_->core().responses().awaitAny(timeout);
 }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "runtime/testing/core_fixture.h"
 
 namespace chorus {
@@ -89,6 +91,49 @@ TEST_F(ExecutorClientsTest, ANewcomerStartsInTheNextStep) {
   for (int32_t i = 0; i < 12; ++i) {
     EXPECT_EQ(resultOf(long_ones[static_cast<size_t>(i)]).outputTokenIds.at(0), expectedTokens({1, i}, 60, kVocab));
   }
+}
+
+// Admitting a sequence takes time, in which no step runs.
+TEST_F(ExecutorClientsTest, ARoundAdmitsAFewSequencesOfEachClient) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  start();
+  enqueue(of(1, {1}, 3));
+  gate.awaitArrivals(1);
+  const auto many = core->enqueue(std::vector<Request>(200, of(1, {2}, 3)), nullptr);
+  for (size_t i = 150; i < many.size(); ++i) core->cancel(many[i]);
+  const auto neighbour = enqueue(of(2, {3}, 3));
+  gate.open();
+  EXPECT_EQ(resultOf(neighbour).outputTokenIds.at(0), expectedTokens({3}, 3, kVocab));
+  for (size_t i = 0; i < many.size(); ++i) {
+    const auto result = resultOf(many[i]);
+    const auto reason = i < 150 ? executor::FinishReason::kLENGTH : executor::FinishReason::kCANCELLED;
+    EXPECT_EQ(result.finishReasons.at(0), reason) << i;
+  }
+  const auto steps = core->takeStats();
+  constexpr int32_t kAdmitted = 64;
+  int32_t before = 0;
+  for (const auto& step : steps) {
+    EXPECT_LE(step.numQueuedRequests, before + kAdmitted) << step.iter;
+    before = step.numQueuedRequests;
+  }
+}
+
+TEST_F(ExecutorClientsTest, WhatWaitsToBeAdmittedIsAnsweredAtShutdown) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  start();
+  const auto first = enqueue(of(1, {1}, 3));
+  gate.awaitArrivals(1);
+  const auto many = core->enqueue(std::vector<Request>(200, of(1, {2}, 3)), nullptr);
+  std::thread stopper([this] { core->shutdown(); });
+  while (core->acceptsRequests()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  gate.open();
+  stopper.join();
+  for (const auto id : many) EXPECT_EQ(resultOf(id).finishReasons.at(0), executor::FinishReason::kCANCELLED);
+  finish(first);
 }
 
 TEST_F(ExecutorClientsTest, AClientFillsNoMoreOfTheQueueThanItLeaves) {

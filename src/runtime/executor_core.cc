@@ -40,7 +40,7 @@ void ExecutorCore::loop() {
       roundFailed(std::current_exception());
     }
   }
-  admission_.takeInbox();
+  admission_.takeRest();
   // Retries while memory is short, but not for ever: nobody must wait without end for an answer.
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {

@@ -54,6 +54,7 @@ class Request {
   const std::vector<executor::WeightedLora> composition;  // weighted adapters instead of `lora`
   std::shared_ptr<const AdapterSource> lora_source;       // the request's adapter tensors; null without them
   std::optional<Error> refusal;                           // error to answer with at admission
+  bool cancelled = false;                                 // before its admission
   // Set if the request names tokens outside the model's vocabulary, which its adapter may add; null once they are
   // checked against the loaded adapter.
   std::shared_ptr<const executor::Request> unknown_tokens;

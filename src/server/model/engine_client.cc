@@ -7,8 +7,8 @@ class ExecutorClient : public EngineClient {
  public:
   explicit ExecutorClient(executor::Executor& executor) : executor_(executor) {}
 
-  executor::IdType enqueue(const executor::Request& request, Callback callback) override {
-    return executor_.enqueueRequest(request, std::move(callback));
+  std::vector<executor::IdType> enqueue(const std::vector<executor::Request>& requests, Callback callback) override {
+    return executor_.enqueueRequests(requests, std::move(callback));
   }
   void cancel(executor::IdType id) override { executor_.cancelRequest(id); }
   void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) override {

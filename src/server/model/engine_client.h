@@ -14,7 +14,7 @@ class EngineClient {
   using Callback = executor::Executor::ResponseCallback;
 
   virtual ~EngineClient() = default;
-  virtual executor::IdType enqueue(const executor::Request& request, Callback callback) = 0;
+  virtual std::vector<executor::IdType> enqueue(const std::vector<executor::Request>& requests, Callback callback) = 0;
   virtual void cancel(executor::IdType id) = 0;
   virtual void registerAdapter(executor::IdType taskId, executor::AdapterFiles files) = 0;
   virtual executor::AdapterReport inspectAdapter(const executor::AdapterFiles& files) = 0;

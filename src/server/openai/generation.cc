@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -165,10 +164,24 @@ void Generation::chargeKept() {
   addCharge(kept_, bytes);
 }
 
+std::vector<executor::Request> Generation::makeRequests(std::optional<std::chrono::milliseconds> queue_time,
+                                                        WorkMeter& meter) const {
+  const auto n = static_cast<size_t>(job_.options.generated);
+  const size_t work_of_choice = rules_.bias == nullptr ? 0 : rules_.bias->size();
+  std::vector<executor::Request> requests;
+  requests.reserve(choices_.size());
+  for (size_t c = 0; c < choices_.size(); ++c) {
+    meter.charge(WorkMeter::kObject + work_of_choice + promptOf(c).size() * sizeof(executor::TokenIdType));
+    requests.push_back(makeRequest(promptOf(c), static_cast<int32_t>(c % n)));
+  }
+  // The choices of a client begin in their order, so the request has begun when the first of them has.
+  if (queue_time) requests.front().setQueueTimeMs(queue_time);
+  return requests;
+}
+
 void Generation::enqueue(WorkMeter& meter) {
   chargeKept();
   const auto n = static_cast<size_t>(job_.options.generated);
-  // All prompts are checked before the first choice is enqueued, so that nothing runs of a request that is refused.
   for (const auto& prompt : job_.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
     checkLengths(prompt);
@@ -181,30 +194,19 @@ void Generation::enqueue(WorkMeter& meter) {
   choices_.resize(job_.prompts.size() * n);
   unfinished_ = choices_.size();
   cached_tokens_.resize(job_.prompts.size());
-  const GenerationOptions& options = job_.options;
-  TextStreamOptions text_options{.stops = stops_,
-                                 .include_stop = options.include_stop,
-                                 .skip_special_tokens = options.skip_special_tokens,
-                                 .stops_from = options.sampling.min_tokens.value_or(0)};
-  for (size_t c = 0; c < choices_.size(); ++c) {
-    if (job_.continues_prompt) text_options.before = promptOf(c);
-    choices_[c].text = job_.model->text->newStream(text_options);
-  }
-  const size_t work_of_choice = rules_.bias == nullptr ? 0 : rules_.bias->size();
   try {
-    for (size_t c = 0; c < choices_.size(); ++c) {
-      meter.charge(WorkMeter::kObject + work_of_choice + promptOf(c).size() * sizeof(executor::TokenIdType));
-      // One at a time, because each has a copy of its prompt.
-      executor::Request request = makeRequest(promptOf(c), static_cast<int32_t>(c % n));
-      // The choices of a client begin in their order, so the request has begun when the first of them has.
-      if (c == 0) request.setQueueTimeMs(queue_time);
-      const auto id = context_.engine.enqueue(
-          request, [self = shared_from_this(), c](const executor::Response& r) { self->onResponse(c, r); });
-      choices_[c].id = id;
-      std::lock_guard lock(mutex_);
-      ids_.push_back(id);
-      if (cancelled_) break;
+    // The requests have copies of the prompts until the engine has made its own.
+    ClientCharge copies(job_.client);
+    addCharge(copies, n * static_cast<size_t>(usage_.prompt_tokens) * sizeof(executor::TokenIdType));
+    std::vector<executor::IdType> ids =
+        context_.engine.enqueue(makeRequests(queue_time, meter),
+                                [self = shared_from_this()](const executor::Response& r) { self->onResponse(r); });
+    for (size_t c = 0; c < choices_.size(); ++c) choices_[c].id = ids[c];
+    {
+      const std::lock_guard lock(mutex_);
+      ids_ = std::move(ids);
     }
+    makeTexts();
   } catch (const Error& e) {
     cancel();
     // The executor throws this code after its shutdown.
@@ -214,12 +216,18 @@ void Generation::enqueue(WorkMeter& meter) {
     cancel();
     throw currentApiError();
   }
-  bool late;
-  {
-    std::lock_guard lock(mutex_);
-    late = cancelled_;
+}
+
+// Not before the engine has taken the choices: many requests are refused because its queue is full.
+void Generation::makeTexts() {
+  TextStreamOptions text_options{.stops = stops_,
+                                 .include_stop = job_.options.include_stop,
+                                 .skip_special_tokens = job_.options.skip_special_tokens,
+                                 .stops_from = job_.options.sampling.min_tokens.value_or(0)};
+  for (size_t c = 0; c < choices_.size(); ++c) {
+    if (job_.continues_prompt) text_options.before = promptOf(c);
+    choices_[c].text = job_.model->text->newStream(text_options);
   }
-  if (late) cancel();
 }
 
 void Generation::deliver(std::shared_ptr<GenerationListener> listener) {
@@ -258,12 +266,12 @@ void Generation::cancel() {
 
 // Runs on the executor's thread and only queues the response. If it throws for lack of memory, the executor passes the
 // same response again later.
-void Generation::onResponse(size_t choice, const executor::Response& response) {
+void Generation::onResponse(const executor::Response& response) {
   std::lock_guard lock(mutex_);
   if (cancelled_) return;
   const size_t bytes = bytesOf(response);
   if (inbox_answer_ == MemoryAnswer::kGranted) inbox_answer_ = inbox_charge_.add(bytes);
-  if (inbox_answer_ == MemoryAnswer::kGranted) inbox_.push_back({choice, response, bytes});
+  if (inbox_answer_ == MemoryAnswer::kGranted) inbox_.push_back({response, bytes});
   if (scheduled_) return;
   try {
     schedule();
@@ -272,6 +280,11 @@ void Generation::onResponse(size_t choice, const executor::Response& response) {
     if (inbox_answer_ == MemoryAnswer::kGranted) inbox_.pop_back();
     throw;
   }
+}
+
+// The caller holds mutex_.
+size_t Generation::choiceOf(executor::IdType id) const {
+  return static_cast<size_t>(std::ranges::lower_bound(ids_, id) - ids_.begin());
 }
 
 // The number of the prompt's tokens whose log probabilities have come with the arrival and are not yet reported.
@@ -296,6 +309,7 @@ void Generation::process() {
         if (ready && !arrival_ && !inbox_.empty()) {
           arrival_ = std::move(inbox_.front());
           inbox_.pop_front();
+          arrival_->choice = choiceOf(arrival_->response.getRequestId());
         }
         if (ready && !arrival_) {
           if (inbox_answer_ != MemoryAnswer::kGranted) throw ApiError::outOfMemory(inbox_answer_);

@@ -85,8 +85,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Counts the request and its prompts against the limits on its client's and its adapters' use. Returns the headers
   // that say what is left; none without limits. Called once, before enqueue(). Throws ApiError (429).
   HttpHeaders countUsage();
-  // Enqueues every choice and charges the meter for each. Their progress is kept until deliver(). Throws ApiError (too
-  // long or too much work: 400, queue full: 429, shut down or queue timeout: 503) and cancels all choices then.
+  // Enqueues all choices at once and charges the meter for each. Their progress is kept until deliver(). Throws
+  // ApiError (too long or too much work: 400, queue full: 429, shut down or queue timeout: 503); none is enqueued then.
   void enqueue(WorkMeter& meter);
   // Starts to report to the listener, with the progress that was kept.
   void deliver(std::shared_ptr<GenerationListener> listener);
@@ -104,9 +104,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool finished = false;
   };
   struct Arrival {
-    size_t choice;
     executor::Response response;
     size_t bytes;
+    size_t choice = 0;   // set when process() takes it
     size_t scored = 0;   // tokens of the prompt whose log probabilities were reported
     size_t handled = 0;  // number of its tokens of which text was made
   };
@@ -125,10 +125,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // max_tokens is 0. The executor generates at least one token, which is dropped then.
   bool onlyScores() const { return job_.options.max_tokens == 0; }
   void endUsage() const;
+  void makeTexts();
   int32_t maxTokensFor(const executor::VecTokens& prompt) const;
   std::chrono::milliseconds timeLeft(std::chrono::milliseconds timeout) const;
   bool missedQueueTime(const Arrival& arrival) const;
-  void onResponse(size_t choice, const executor::Response& response);
+  std::vector<executor::Request> makeRequests(std::optional<std::chrono::milliseconds> queue_time,
+                                              WorkMeter& meter) const;
+  void onResponse(const executor::Response& response);
+  size_t choiceOf(executor::IdType id) const;
   void schedule();
   void process();
   size_t unscored(const Arrival& arrival) const;
@@ -164,8 +168,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::deque<Arrival> inbox_;
   ClientCharge inbox_charge_;
   MemoryAnswer inbox_answer_ = MemoryAnswer::kGranted;  // otherwise an arrival was dropped for lack of memory
-  std::vector<executor::IdType> ids_;
-  bool scheduled_ = true;  // process() is running, posted, or held back until deliver()
+  std::vector<executor::IdType> ids_;                   // of the choices, ascending
+  bool scheduled_ = true;                               // process() is running, posted, or held back until deliver()
   bool cancelled_ = false;
 };
 

@@ -95,7 +95,7 @@ TEST_F(KeptMemoryTest, TheCopiesOfAStreamsLastEventsAreCharged) {
 }
 
 TEST_F(KeptMemoryTest, WaitingSequencesAreCharged) {
-  // The charge while the last sequence of a request is added to the queue.
+  // The charge while the sequences of a request are added to the queue.
   const auto charge_of = [&](const std::string& fields) {
     endRequests();
     size_t charged = 0;

@@ -27,7 +27,7 @@ namespace chorus::server {
 // they are loaded. The weights' text serves as the hash of their content.
 class RegisteringEngine : public EngineClient {
  public:
-  executor::IdType enqueue(const executor::Request&, Callback) override { return 0; }
+  std::vector<executor::IdType> enqueue(const std::vector<executor::Request>&, Callback) override { return {}; }
   void cancel(executor::IdType) override {}
   void registerAdapter(executor::IdType id, executor::AdapterFiles files) override {
     if (files.path.filename() == broken) fail(ErrorCode::kCorrupt, "{}: broken", files.path.string());

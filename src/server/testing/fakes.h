@@ -119,14 +119,18 @@ class FakeEngine : public EngineClient {
     if (thread_.joinable()) thread_.join();
   }
 
-  executor::IdType enqueue(const executor::Request& request, Callback callback) override {
+  std::vector<executor::IdType> enqueue(const std::vector<executor::Request>& requests, Callback callback) override {
     std::lock_guard lock(mutex_);
     if (on_enqueue) on_enqueue();
-    if (requests_.size() >= queue_limit) fail(ErrorCode::kExhausted, "the request queue is full");
-    requests_.emplace(++last_id_, Running{request, std::move(callback), {}});
-    seen.push_back(request);
+    if (requests_.size() + requests.size() > queue_limit) fail(ErrorCode::kExhausted, "the request queue is full");
+    std::vector<executor::IdType> ids;
+    for (const executor::Request& request : requests) {
+      requests_.emplace(++last_id_, Running{request, callback, {}});
+      seen.push_back(request);
+      ids.push_back(last_id_);
+    }
     wake_.notify_all();
-    return last_id_;
+    return ids;
   }
   void cancel(executor::IdType id) override {
     std::lock_guard lock(mutex_);

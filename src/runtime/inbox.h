@@ -1,0 +1,78 @@
+// What callers have handed to the executor: requests, and commands about requests and adapters.
+//
+// The step thread takes all commands at once, but requests of only so many sequences: one request of each client in
+// turn. Admitting and ending a sequence takes it some microseconds, so a client that sends a thousand at once delays
+// neither the steps nor the requests of others.
+//
+// Commands are carried out in their order, and before the requests that are taken with them. The requests that came
+// before a change of an adapter are taken before it, all of them, because they use the adapter as it was.
+#pragma once
+
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "chorus/executor.h"
+#include "runtime/adapter_cache/adapter_holds.h"
+#include "runtime/request_table.h"
+
+namespace chorus {
+
+// Not thread-safe.
+class Inbox {
+ public:
+  struct Cancel {
+    executor::IdType id;
+  };
+  struct SetAdapter {
+    executor::IdType task_id;
+    std::shared_ptr<const AdapterSource> source;  // null: unregister
+  };
+  struct LoadAdapter {
+    executor::IdType task_id;
+    bool pin;
+    AdapterHolds::Done done;
+  };
+  // Ends the pin of `from` and, if there was one, makes one of `to`; 0: none.
+  struct MovePin {
+    executor::IdType from, to;
+  };
+  using AskedStates = std::promise<std::vector<executor::AdapterState>>;
+  using Node = RequestTable::Requests::node_type;
+  using Command = std::variant<Node, Cancel, SetAdapter, LoadAdapter, MovePin, AskedStates>;
+
+  struct Taken {
+    std::vector<Command> commands;
+    std::vector<Node> requests;  // after the commands
+  };
+
+  // sequences: limit on those of the requests that one take() returns; the last of these requests may exceed it.
+  explicit Inbox(int32_t sequences);
+
+  // If these throw, nothing has changed.
+  void add(Command command);
+  void add(RequestTable::Requests made);
+  // Marks a request as cancelled (Request::cancelled). Returns false if it is not here, or not any more.
+  bool cancel(executor::IdType id) noexcept;
+
+  bool empty() const { return commands_.empty() && requests_.empty(); }
+  // The result for take(), empty and with room for what take() adds.
+  Taken makeTaken() const;
+  // Moves all commands and the next requests to `taken`, which is empty.
+  void take(Taken& taken) noexcept;
+
+ private:
+  using Client = std::optional<executor::IdType>;
+
+  int32_t sequences_;
+  std::vector<Command> commands_;
+  RequestTable::Requests requests_;
+  std::map<Client, std::deque<executor::IdType>> lines_;  // the ids of requests_ by client, none empty
+  Client latest_;                                         // of the request that was taken last
+};
+
+}  // namespace chorus
