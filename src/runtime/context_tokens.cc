@@ -19,13 +19,16 @@ int32_t chunkLimit(const SchedulerLimits& limits, const RequestView& r) {
   return mayChunk(limits, r) && r.num_cached < scored_from ? std::min(r.num_tokens, scored_from) : r.num_tokens;
 }
 
-// The largest chunk of r that fits into `room` tokens: all remaining tokens, or up to the end of a block; 0: none.
+// The largest chunk of r that fits into `room` tokens: all remaining tokens, or up to the end of a block, or
+// RequestView::max_chunk tokens if those are fewer; 0: none.
 int32_t largestChunk(const SchedulerLimits& limits, const RequestView& r, int32_t room) {
   const int32_t remaining = chunkLimit(limits, r) - r.num_cached;
-  if (remaining <= room) return remaining;
-  if (!mayChunk(limits, r)) return 0;
-  const int32_t end = (r.num_cached + room) / limits.kv.tokens_per_block * limits.kv.tokens_per_block;
-  return std::max(0, end - r.num_cached);
+  if (!mayChunk(limits, r)) return remaining <= room ? remaining : 0;
+  const int32_t most = std::min(room, r.max_chunk);
+  if (remaining <= most) return remaining;
+  const int32_t end = (r.num_cached + most) / limits.kv.tokens_per_block * limits.kv.tokens_per_block;
+  if (end > r.num_cached) return end - r.num_cached;
+  return r.max_chunk <= room ? r.max_chunk : 0;
 }
 
 class Sharing {
@@ -150,8 +153,11 @@ class Sharing {
 
 int32_t nextPiece(const SchedulerLimits& limits, const RequestView& request, int32_t given) {
   const int32_t done = request.num_cached + given;
+  if (!mayChunk(limits, request)) return request.num_tokens - done;
   const int32_t block_end = (done / limits.kv.tokens_per_block + 1) * limits.kv.tokens_per_block;
-  return (mayChunk(limits, request) ? std::min(chunkLimit(limits, request), block_end) : request.num_tokens) - done;
+  const int32_t piece = std::min(chunkLimit(limits, request), block_end) - done;
+  if (given == 0) return std::min(piece, request.max_chunk);
+  return given + piece <= request.max_chunk ? piece : 0;
 }
 
 void shareContextTokens(const SchedulerLimits& limits, const StepRoom& room, std::span<const RequestView> requests,

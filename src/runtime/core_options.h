@@ -15,6 +15,7 @@
 #include "runtime/fair_queue.h"
 #include "runtime/request_checks.h"
 #include "runtime/scheduler.h"
+#include "runtime/step_costs.h"
 
 namespace chorus {
 
@@ -42,9 +43,16 @@ struct CoreOptions {
   bool block_reuse = true;                                         // between requests
   executor::KvReuseScope reuse_scope = executor::KvReuseScope::kALL;
   // Bytes of the base model's weights that a step with max_batch_size rows reads on all ranks (Engine::stepBytes). The
-  // costs of adapters are relative to it; 0: rows of adapters cost no more than rows of the base.
+  // costs of adapters and of attention are relative to it; 0: they are not counted.
   int64_t base_bytes = 0;
-  int64_t kv_block_bytes = 0;  // bytes of one block over all layers, for statistics
+  // Bytes of one KV block over all layers and ranks: for statistics, and for the cost of attention.
+  int64_t kv_block_bytes = 0;
+
+  // All are 0 if base_bytes is.
+  KvSizes kvSizes() const {
+    const double tokens = static_cast<double>(base_bytes) * scheduler.kv.tokens_per_block;
+    return {scheduler.kv.windows, tokens == 0 ? 0 : static_cast<double>(kv_block_bytes) / tokens};
+  }
 };
 
 }  // namespace chorus

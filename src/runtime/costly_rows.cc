@@ -11,17 +11,13 @@ namespace {
 double mostOwed(double limit) { return std::max(64.0, 16 * limit); }
 
 bool mayRun(const RequestView& r) { return r.running || r.adapter_ready; }
-bool isCostly(const RequestView& r) { return hasCostlyRows(r.adapter_size, r.scored_from, r.num_tokens); }
+
+// Shorter chunks of contexts would take more time for each token, because a chunk of fewer rows reads as much.
+constexpr int32_t kLeastChunk = static_cast<int32_t>(kRowsPerRead);
 
 // How many of the request's next `rows` tokens have log probabilities.
 int32_t scoredOf(const RequestView& r, int32_t rows) {
   return std::clamp(r.num_cached + rows - r.scored_from, 0, rows);
-}
-
-// The expected cost of the next chunk of a context.
-double chunkCost(const RequestView& r, const TokenPrices& prices, int32_t chunk) {
-  const int32_t rows = std::min(r.num_tokens - r.num_cached, chunk);
-  return r.adapter_size * readsOf(rows) + prices.scored * scoredOf(r, rows);
 }
 
 }  // namespace
@@ -50,10 +46,10 @@ double CostlyRows::limitOf(int64_t generated) const {
 
 // Collects the costly requests that may run, client by client: generating ones by adapter, then contexts, then those
 // that wait, in their order.
-void CostlyRows::collect(std::span<RequestView> requests) {
+void CostlyRows::collect(std::span<RequestView> requests, const StepPrices& prices) {
   costly_.clear();
   for (RequestView& r : requests) {
-    if (mayRun(r) && isCostly(r)) costly_.push_back(&r);
+    if (mayRun(r) && isCostly(r, prices)) costly_.push_back(&r);
   }
   std::sort(costly_.begin(), costly_.end(), [](const RequestView* a, const RequestView* b) {
     const auto key = [](const RequestView* r) {
@@ -63,7 +59,43 @@ void CostlyRows::collect(std::span<RequestView> requests) {
   });
 }
 
-void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
+// Tokens of the next chunk of a context whose attention stays within the limit. `chunk`: tokens that other contexts are
+// expected to get.
+int32_t CostlyRows::longestChunk(const RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const {
+  const int32_t rows = std::min(r.num_tokens - r.num_cached, chunk);
+  const double of_row = prices.context_attention * kv_.of(r.num_cached + rows);
+  if (of_row * readsOf(rows) <= limit) return std::numeric_limits<int32_t>::max();
+  const double most = 1 + (limit / of_row - 1) * kRowsPerRead;
+  return std::max(static_cast<int32_t>(most), kLeastChunk);
+}
+
+// The expected cost of the next chunk of a context. Sets RequestView::max_chunk.
+double CostlyRows::chunkCost(RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const {
+  r.max_chunk = longestChunk(r, prices, chunk, limit);
+  const int32_t rows = std::min({r.num_tokens - r.num_cached, chunk, r.max_chunk});
+  return r.adapter_size * readsOf(rows) + prices.scored * scoredOf(r, rows) +
+         prices.context_attention * kv_.attentionSize(r.num_cached, rows);
+}
+
+// The group that begins with a running request.
+CostlyRows::Group CostlyRows::groupAt(size_t begin, const StepPrices& prices) const {
+  const RequestView& first = *costly_[begin];
+  Group group{.begin = begin, .end = begin, .cost = 0, .steps_without_row = 0};
+  double attention = 0;
+  for (; group.end < costly_.size(); ++group.end) {
+    const RequestView& r = *costly_[group.end];
+    if (!r.running || !r.generating || r.client != first.client || r.adapter != first.adapter) break;
+    const double of_row = prices.attention * kv_.of(r.num_tokens);
+    // Rows in different steps would each read the adapter, so a group of short rows has all of them.
+    if (group.end > begin && attention + of_row > r.adapter_size) break;
+    attention += of_row;
+    group.steps_without_row = std::max(group.steps_without_row, r.steps_without_row);
+  }
+  group.cost = first.adapter_size * readsOf(static_cast<int64_t>(group.end - begin)) + attention;
+  return group;
+}
+
+void CostlyRows::makeLanes(const StepPrices& prices, int32_t chunk, double limit) {
   members_.clear();
   lanes_.clear();
   groups_.clear();
@@ -78,8 +110,9 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
     Lane& lane = lanes_.back();
     double& demand = members_.back().demand;
     if (!r.running) {
+      const double cost = chunkCost(r, prices, chunk, limit);
       if (r.has_place) {
-        waiting_.push_back({&r, chunkCost(r, prices, chunk)});
+        waiting_.push_back({&r, cost});
         demand += waiting_.back().cost;
         lane.end_waiting = waiting_.size();
       } else if (lane.without_place == nullptr) {
@@ -88,15 +121,11 @@ void CostlyRows::makeLanes(const TokenPrices& prices, int32_t chunk) {
       ++i;
       continue;
     }
-    Group group{.begin = i, .end = i + 1, .cost = 0, .steps_without_row = r.steps_without_row};
-    const auto belongs = [&](const RequestView& other) {
-      return r.generating && other.generating && other.client == r.client && other.adapter == r.adapter;
-    };
-    for (; group.end < costly_.size() && belongs(*costly_[group.end]); ++group.end) {
-      group.steps_without_row = std::max(group.steps_without_row, costly_[group.end]->steps_without_row);
-    }
-    group.cost = r.generating ? r.adapter_size * readsOf(static_cast<int64_t>(group.end - group.begin))
-                              : chunkCost(r, prices, chunk);
+    const Group group = r.generating ? groupAt(i, prices)
+                                     : Group{.begin = i,
+                                             .end = i + 1,
+                                             .cost = chunkCost(r, prices, chunk, limit),
+                                             .steps_without_row = r.steps_without_row};
     demand += group.cost;
     i = group.end;
     groups_.push_back(group);
@@ -229,19 +258,19 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
   return rows;
 }
 
-double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t chunk,
+double CostlyRows::beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk,
                                 Clock::time_point now) {
   settle();
   costs_.reserve(requests.size());
   adapters_.begin(requests.size());
-  collect(requests);
-  makeLanes(prices, chunk);
-  shared_demand_ = sharedDemand(requests, now);
-
   int64_t rows = 0, costly_rows = 0;  // generated ones: without costs, and with
   for (const RequestView& r : requests) {
-    if (r.generating) ++(isCostly(r) ? costly_rows : rows);
+    if (r.generating) ++(isCostly(r, prices) ? costly_rows : rows);
   }
+  collect(requests, prices);
+  makeLanes(prices, chunk, readsOf(std::max<int64_t>(rows, 1)));
+  shared_demand_ = sharedDemand(requests, now);
+
   credits_.divide(members_, std::max(limitOf(rows), rest_));
   limited_ = true;
   for (Lane& lane : lanes_) lane.credit = members_[lane.member].credit;
@@ -255,7 +284,7 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const TokenPric
 }
 
 std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView> requests, const SchedulerPlan& plan,
-                                                    const TokenPrices& prices) noexcept {
+                                                    const StepPrices& prices) noexcept {
   const auto at = [&](const PlannedSequence& planned) -> const RequestView& {
     return requests[static_cast<size_t>(planned.request_index)];
   };
@@ -267,10 +296,13 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
   for (const auto& planned : plan.sequences) {
     const RequestView& r = at(planned);
     const int32_t scored = scoredOf(r, planned.num_tokens);
-    const Cost cost{adapters_.cost(r.adapter, r.adapter_size, planned.num_tokens), prices.scored * scored};
+    const double price = planned.context ? prices.context_attention : prices.attention;
+    const Cost cost{.adapters = adapters_.cost(r.adapter, r.adapter_size, planned.num_tokens),
+                    .scored = prices.scored * scored,
+                    .attention = price * kv_.attentionSize(r.num_cached, planned.num_tokens)};
     costs_.push_back(cost);
     (planned.context ? prompt : generated) += planned.num_tokens - scored;
-    if (!isCostlyAdapter(r.adapter_size) && scored == 0) continue;
+    if (scored == 0 && !isCostlyAdapter(r.adapter_size) && !isCostlyAttention(prices, kv_, r.num_tokens)) continue;
     spent_ += cost.total();
     credits_.charge(r.client, cost.total());
   }

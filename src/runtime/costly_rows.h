@@ -1,9 +1,10 @@
 // Limits what costly rows add to steps that several clients share.
 //
 // All sequences of a step wait for its end. A row with large adapters, or with a composition of many, takes as long as
-// many rows of the base model, and so does a token of a prompt with log probabilities if the vocabulary is large. So
-// with several clients the costly rows of all clients together take, on average, at most as long as the rest of the
-// steps. If those of one step take longer, the following steps make up for it.
+// many rows of the base model, and so do the attention of a row with a long context, and a token of a prompt with log
+// probabilities if the vocabulary is large. So with several clients the costly rows of all clients together take, on
+// average, at most as long as the rest of the steps. If those of one step take longer, the following steps make up for
+// it.
 //
 // The limit is higher if every client has costly requests, and had in the last kAway: at least the number of clients
 // times the smallest demand, because clients of equal demands slow each other equally. A client's demand is what all
@@ -13,7 +14,13 @@
 // (runtime/client_credits.h), from which the costs of their rows are taken. The client with the most credit gets the
 // next row, as long as the amount owed plus the costs planned in this step is below the limit. Even if more is owed, a
 // client gets a row that its credit covers, provided that the costly rows of this step stay within the limit. A
-// sequence without a row in a step keeps its slot and blocks.
+// sequence without a row in a step keeps its slot and blocks. If nothing else can run, a step has a costly row in any
+// case.
+//
+// So a step takes at most twice as long as without costly rows, and in addition as long as one costly generated row,
+// one chunk of a running context and the first chunk of a request that starts. A chunk has only 16 tokens if its
+// attention takes long. The next steps have no costly rows until their time has made up for it, but at most for
+// mostOwed() reads.
 #pragma once
 
 #include <chrono>
@@ -21,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/client_credits.h"
@@ -34,20 +42,23 @@ namespace chorus {
 class CostlyRows {
  public:
   using Clock = std::chrono::steady_clock;
-  // Reads that a planned sequence takes for its adapters and for its tokens with log probabilities; `scored` includes
-  // those tokens' rows of the base model.
+  // Reads that a planned sequence takes for its adapters, for its tokens with log probabilities, and for its attention.
+  // `scored` includes those tokens' rows of the base model.
   struct Cost {
     double adapters = 0;
     double scored = 0;
-    double total() const { return adapters + scored; }
+    double attention = 0;
+    double total() const { return adapters + scored + attention; }
   };
   // For so long after a client without costly requests left, it is expected back.
   static constexpr auto kAway = StepTimes::kAlone;
 
-  // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting.
-  // chunk: tokens that a context is expected to get in a step. Returns the reads of the generated rows, without their
-  // adapters.
-  double beginLimited(std::span<RequestView> requests, const TokenPrices& prices, int32_t chunk, Clock::time_point now);
+  explicit CostlyRows(KvSizes kv = {}) : kv_(std::move(kv)) {}
+
+  // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting,
+  // and RequestView::max_chunk of contexts with costly attention. chunk: tokens that other contexts are expected to get
+  // in a step. Returns the reads of the generated rows, without their costs.
+  double beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk, Clock::time_point now);
   // Begins a step without limits, and forgets all debts and credits. Returns the same.
   double beginUnlimited(std::span<const RequestView> requests);
   // Forgets what is owed. Call it if the plan is empty, then begin the step again: only costly requests can run, so
@@ -57,11 +68,11 @@ class CostlyRows {
   // Counts what the planned step costs, and takes it from the clients' credits. Returns the cost of each of
   // plan.sequences, until the next call.
   std::span<const Cost> count(std::span<const RequestView> requests, const SchedulerPlan& plan,
-                              const TokenPrices& prices) noexcept;
+                              const StepPrices& prices) noexcept;
 
  private:
-  // Running requests that get rows together: the generating ones of one adapter, or a single other one. It is a range
-  // of costly_.
+  // Running requests that get rows together: generating ones of one adapter while their attention takes less than the
+  // adapter, or a single other one. It is a range of costly_.
   struct Group {
     size_t begin = 0, end = 0;
     double cost = 0;  // expected
@@ -81,8 +92,15 @@ class CostlyRows {
   };
 
   void settle() noexcept;
-  void collect(std::span<RequestView> requests);
-  void makeLanes(const TokenPrices& prices, int32_t chunk);
+  bool isCostly(const RequestView& r, const StepPrices& prices) const {
+    return isCostlyAdapter(r.adapter_size) || r.scored_from < r.num_tokens ||
+           isCostlyAttention(prices, kv_, r.num_tokens);
+  }
+  void collect(std::span<RequestView> requests, const StepPrices& prices);
+  int32_t longestChunk(const RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const;
+  double chunkCost(RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const;
+  Group groupAt(size_t begin, const StepPrices& prices) const;
+  void makeLanes(const StepPrices& prices, int32_t chunk, double limit);
   bool hasCostly(const ClientCredits::Client& client) const;
   // Reads that the lane's credit covers.
   double coveredBy(const Lane& lane) const { return lane.credit * members_[lane.member].weight; }
@@ -94,6 +112,7 @@ class CostlyRows {
   int64_t allowGroups(int64_t rows);
   double limitOf(int64_t generated) const;
 
+  KvSizes kv_;
   double owed_ = 0;  // what earlier steps took beyond their limits
   // The latest step:
   double spent_ = 0;          // costs of its costly rows

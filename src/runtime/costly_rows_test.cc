@@ -27,7 +27,7 @@ RequestView waiting(std::optional<uint64_t> client, uint64_t adapter, double siz
   return r;
 }
 
-constexpr TokenPrices kPrices{.context = 0.05, .scored = 0.1};
+constexpr StepPrices kPrices{.context = 0.05, .scored = 0.1};
 constexpr int kMostOwed = 64;
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
@@ -38,10 +38,14 @@ struct Player {
   CostlyRows::Clock::time_point now;
   std::vector<int> rows;  // of each request
   double costs = 0;       // of all steps, of costly rows
+  double most = 0;        // of one step
   double rest = 0;        // reads of all other rows of all steps
 
   void begin() {
-    for (RequestView& r : requests) r.skipped = false;
+    for (RequestView& r : requests) {
+      r.skipped = false;
+      r.max_chunk = std::numeric_limits<int32_t>::max();
+    }
     costly.beginLimited(requests, kPrices, 64, now);
   }
   bool prompts_get_tokens = true;
@@ -56,14 +60,17 @@ struct Player {
       ++r.steps_without_row;
       if (r.skipped || i >= runnable || (!r.generating && !prompts_get_tokens)) continue;
       r.steps_without_row = 0;
-      const int32_t tokens = r.generating ? 1 : r.num_tokens - r.num_cached;
+      const int32_t tokens = r.generating ? 1 : std::min(r.num_tokens - r.num_cached, r.max_chunk);
       plan.sequences.push_back({static_cast<int32_t>(i), tokens, !r.generating, true});
       ++rows[i];
       if (r.generating) ++generated;
       if (!r.generating && r.num_cached < r.scored_from) prompt += tokens;
     }
     rest += readsOf(std::max<int64_t>(generated, 1)) + kPrices.context * static_cast<double>(prompt);
-    for (const auto& cost : costly.count(requests, plan, kPrices)) costs += cost.total();
+    double costs_of_step = 0;
+    for (const auto& cost : costly.count(requests, plan, kPrices)) costs_of_step += cost.total();
+    costs += costs_of_step;
+    most = std::max(most, costs_of_step);
   }
   Player& play(int steps, size_t runnable = kAll) {
     for (int i = 0; i < steps; ++i) step(runnable);
@@ -387,6 +394,84 @@ TEST(CostlyRows, PromptsWithLogProbabilitiesCostTheirRowsOfLogits) {
   player.play(1000);
   EXPECT_NEAR(player.costs / player.rest, 1, 0.02);
   EXPECT_NEAR(player.costs, player.rows[1] * 32 * 0.1, 1e-6) << "and these have";
+}
+
+// Attention over 10,000 tokens takes 3 reads.
+CostlyRows withAttention(const std::vector<int32_t>& windows = {0}) { return CostlyRows(KvSizes(windows, 3e-4)); }
+RequestView longRow(std::optional<uint64_t> client, int32_t tokens = 10'000, uint64_t adapter = 0, double size = 0) {
+  RequestView r = generating(client, adapter, size);
+  r.num_tokens = tokens;
+  r.num_cached = tokens - 1;
+  return r;
+}
+
+TEST(CostlyRows, RowsWithLongContextsTakeAsLongAsTheRest) {
+  Player player{.costly = withAttention()};
+  player.requests = {generating(1)};
+  for (int i = 0; i < 63; ++i) player.requests.push_back(longRow(2));
+  player.play(1000);
+  EXPECT_EQ(player.rows[0], 1000) << "the other client's sequence has a row in every step";
+  EXPECT_NEAR(player.costs / player.rest, 1, 0.02);
+  EXPECT_LE(player.most, 3.1) << "and never waits for more than one of them";
+  const auto [least, most] = std::minmax_element(player.rows.begin() + 1, player.rows.end());
+  EXPECT_LE(*most - *least, 1) << "they take turns";
+}
+
+TEST(CostlyRows, RowsWithShortContextsOrWindowsAreNeverSkipped) {
+  for (const int32_t tokens : {200, 10'000}) {
+    Player player{.costly = tokens == 200 ? withAttention() : withAttention({128, 64})};
+    player.requests = {generating(1)};
+    for (int i = 0; i < 63; ++i) player.requests.push_back(longRow(2, tokens));
+    for (const int rows : player.play(100).rows) EXPECT_EQ(rows, 100) << tokens;
+  }
+}
+
+TEST(CostlyRows, ClientsOfEqualContextsAreNotLimited) {
+  Player player{.costly = withAttention()};
+  for (uint64_t i = 0; i < 32; ++i) player.requests.push_back(longRow(i % 4));
+  for (const int rows : player.play(100).rows) EXPECT_EQ(rows, 100);
+}
+
+// The rows of an adapter are read together, but not so many of them that their attention takes most of the time.
+TEST(CostlyRows, LongContextsOfOneLargeAdapterTakeTurns) {
+  Player player{.costly = withAttention()};
+  player.requests = {generating(1)};
+  for (int i = 0; i < 40; ++i) player.requests.push_back(longRow(2, 10'000, 7, 8));
+  player.play(2000);
+  EXPECT_LE(player.most, 8 * readsOf(2) + 2 * 3.1);
+  EXPECT_GE(player.rows[40], 6);
+  EXPECT_NEAR(player.rows[1], player.rows[40], 2);
+}
+
+TEST(CostlyRows, ChunksOfLongContextsAreSmall) {
+  for (const bool running : {false, true}) {
+    Player player{.costly = withAttention()};
+    RequestView context = waiting(2, 0, 0);
+    context.num_tokens = 10'000;
+    context.num_cached = 8000;
+    context.running = running;
+    player.requests = {generating(1), context};
+    player.step();
+    EXPECT_EQ(player.requests[1].max_chunk, 16);
+    EXPECT_NEAR(player.most, 8008 * 3e-4 * readsOf(16), 0.01);
+    player.play(999);
+    EXPECT_NEAR(player.costs / player.rest, 1, 0.1);
+    player.requests[1].num_cached = 0;
+    player.begin();
+    EXPECT_GT(player.requests[1].max_chunk, 1000) << "the first tokens see few others";
+  }
+}
+
+TEST(CostlyRows, WithoutLimitsAttentionCostsAndNothingIsSkipped) {
+  Player player{.costly = withAttention({0, 1000})};
+  player.requests = {longRow(1), longRow(1)};
+  player.costly.beginUnlimited(player.requests);
+  SchedulerPlan plan;
+  for (int32_t i = 0; i < 2; ++i) plan.sequences.push_back({i, 1, false, true});
+  for (const auto& cost : player.costly.count(player.requests, plan, {.attention = 2})) {
+    EXPECT_DOUBLE_EQ(cost.total(), 2 * 11'000 * 3e-4);
+  }
+  EXPECT_FALSE(player.requests[0].skipped || player.requests[1].skipped);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ using executor::Request;
 using std::chrono::milliseconds;
 using testing::CoreFixture;
 using ::testing::ElementsAre;
+using testing::expectedTokens;
 using testing::Gate;
 
 class ExecutorFairnessTest : public CoreFixture {};
@@ -93,6 +94,58 @@ TEST_F(ExecutorFairnessTest, FreeSlotsFollowTheCounters) {
   gate.open();
   for (const auto id : ids) EXPECT_EQ(resultOf(id).outputTokenIds.at(0).size(), 1u);
   EXPECT_THAT(order, ElementsAre(9, 1, 2, 1, 1, 2, 1, 1, 1, 2, 1, 1, 2));
+}
+
+// A client with seven long contexts, alone and beside a sequence of another client.
+TEST_F(ExecutorFairnessTest, LongContextsSlowOtherClientsOnlySoFar) {
+  constexpr int32_t kLong = 20'000, kAlone = 10, kBeside = 40;
+  options.requests.max_input_len = options.requests.max_seq_len = kLong + 1000;
+  options.scheduler.max_batch_size = 8;
+  options.scheduler.max_num_tokens = 4096;
+  options.scheduler.kv = {.tokens_per_block = 64};
+  options.scheduler.kv_blocks = 400;
+  // The attention of such a row takes six reads, times the measured price, which is at least 1/8.
+  options.base_bytes = kLong / 6;
+  options.kv_block_bytes = options.scheduler.kv.tokens_per_block;
+  Gate gate;
+  std::atomic<int> alone = 0, beside = 0, rows_beside = 0;
+  before_step = [&](int, const StepInput& input) {
+    int rows = 0;
+    bool has_neighbour = false;
+    for (const SequenceSpan& sequence : input.sequences) {
+      rows += sequence.first_position >= kLong ? 1 : 0;
+      has_neighbour |= sequence.first_position + sequence.num_rows < 100;
+    }
+    if (has_neighbour) {
+      ++beside;
+      rows_beside += rows;
+    } else if (beside == 0 && (rows == 7 || alone > 0)) {
+      EXPECT_EQ(rows, 7) << "a client alone has a row of each sequence in each step";
+      if (++alone == kAlone) gate.pass();
+    }
+  };
+  gate.close();
+  start();
+  Request many = request(executor::VecTokens(kLong, 7), 60), neighbour = request({1, 2, 3}, kBeside);
+  executor::SamplingConfig sampling;
+  sampling.setNumReturnSequences(7);
+  many.setSamplingConfig(sampling);
+  many.setClientId(1);
+  neighbour.setClientId(2);
+  const auto first = enqueue(many);
+  gate.awaitArrivals(1);
+  const auto second = enqueue(neighbour);
+  gate.open();
+  EXPECT_EQ(resultOf(second).outputTokenIds.at(0), expectedTokens({1, 2, 3}, kBeside, kVocab));
+  EXPECT_EQ(beside, kBeside) << "the neighbour has a row in each step";
+  EXPECT_LE(rows_beside, 2 * kBeside);
+  EXPECT_GE(rows_beside, 1);
+  const std::vector<int32_t> expected = expectedTokens(executor::VecTokens(kLong, 7), 60, kVocab);
+  for (const auto& tokens : finish(first)) {
+    if (tokens.getResult().isSequenceFinal) {
+      EXPECT_EQ(tokens.getResult().outputTokenIds.at(0), expected);
+    }
+  }
 }
 
 TEST_F(ExecutorFairnessTest, SharesMeanNothingWithTurns) {

@@ -82,6 +82,8 @@ struct RequestView {
   // Context: position from which all rows of its chunks have logits, for the log probabilities of its prompt. A chunk
   // that begins before the block of this position ends at that block's start at the latest.
   int32_t scored_from = std::numeric_limits<int32_t>::max();
+  // Maximum tokens of the next chunk of a context that may be chunked.
+  int32_t max_chunk = std::numeric_limits<int32_t>::max();
   uint64_t adapter = 0;  // adapter or composition of its rows, adjacent in a step if equal; 0: base only
   std::span<const AdapterUse> adapters;  // distinct adapters that it needs; several for a composition
   bool adapter_ready = true;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/step_costs.h"
-
 namespace chorus {
 namespace {
 
@@ -45,7 +43,7 @@ int32_t scoredFrom(const Sequence& sequence) { return sequence.request.answerOf(
 }  // namespace
 
 StepCandidates::StepCandidates(const CoreOptions& options, Admission& admission, SequenceBlocks& blocks)
-    : options_(options), admission_(admission), blocks_(blocks) {
+    : options_(options), kv_(options.kvSizes()), admission_(admission), blocks_(blocks) {
   sequences_.reserve(maxCandidates(options));
   views_.reserve(maxCandidates(options));
 }
@@ -79,7 +77,8 @@ void StepCandidates::add(Sequence& sequence) {
   views_.push_back(viewOf(sequence));
 }
 
-void StepCandidates::collect(std::span<Sequence* const> running, bool limits_costly, uint64_t step) {
+void StepCandidates::collect(std::span<Sequence* const> running, const std::optional<StepPrices>& costly_prices,
+                             uint64_t step) {
   step_ = step;
   sequences_.clear();
   views_.clear();
@@ -89,7 +88,7 @@ void StepCandidates::collect(std::span<Sequence* const> running, bool limits_cos
     const int32_t of_client = FairQueue::runningOf(*sequence), weight = FairQueue::weightOf(*sequence);
     if (of_client * largest.weight > largest.running * weight) largest = {of_client, weight};
   }
-  addWaiting(largest, limits_costly);
+  addWaiting(largest, costly_prices);
   // The scheduler needs to know what a pause would free.
   const bool for_clients = admission_.queue().numClients() > 1 && sequences_.size() > running.size();
   blocks_.countFreed(running, for_clients, views_);
@@ -97,7 +96,7 @@ void StepCandidates::collect(std::span<Sequence* const> running, bool limits_cos
 
 // Adds enough sequences for the free slots, and a few newcomers. A client's turns end with its first sequence that
 // lacks blocks, because the scheduler hardly ever starts one behind it.
-void StepCandidates::addWaiting(const Largest& largest, bool limits_costly) {
+void StepCandidates::addWaiting(const Largest& largest, const std::optional<StepPrices>& costly_prices) {
   costly_waiting_.clear();
   costly_admitted_ = 0;
   const FairQueue& queue = admission_.queue();
@@ -114,7 +113,7 @@ void StepCandidates::addWaiting(const Largest& largest, bool limits_costly) {
     if (startable >= free_slots + (newcomer ? kMostNewcomers : 0) || prepared >= kMostPrepared) break;
     Sequence* sequence = admission_.nextTurn();
     if (sequence == nullptr) break;
-    const bool costly = limits_costly && sequence->adapter.ready() && isCostly(*sequence);
+    const bool costly = costly_prices && sequence->adapter.ready() && isCostly(*sequence, *costly_prices);
     if (costly && !admitCostly(*sequence)) continue;
     add(*sequence);
     RequestView& view = views_.back();
@@ -136,8 +135,9 @@ void StepCandidates::addWaiting(const Largest& largest, bool limits_costly) {
   }
 }
 
-bool StepCandidates::isCostly(const Sequence& sequence) const {
-  return hasCostlyRows(adapterSize(sequence.adapter, options_.base_bytes), scoredFrom(sequence), sequence.numTokens());
+bool StepCandidates::isCostly(const Sequence& sequence, const StepPrices& prices) const {
+  return isCostlyAdapter(adapterSize(sequence.adapter, options_.base_bytes)) ||
+         scoredFrom(sequence) < sequence.numTokens() || isCostlyAttention(prices, kv_, sequence.numTokens());
 }
 
 // Counts a waiting costly sequence, and returns whether it becomes a candidate. May end its client's turns.

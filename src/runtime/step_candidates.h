@@ -12,6 +12,7 @@
 #include "runtime/core_options.h"
 #include "runtime/scheduler.h"
 #include "runtime/sequence_blocks.h"
+#include "runtime/step_costs.h"
 
 namespace chorus {
 
@@ -25,9 +26,9 @@ class StepCandidates {
   StepCandidates(const CoreOptions& options, Admission& admission, SequenceBlocks& blocks);
 
   // Collects the candidates of step number `step`: `running`, then waiting sequences in the order of the queue's turns.
-  // limits_costly: costly requests are limited (runtime/costly_rows.h), so only a few of those that wait are
+  // costly_prices: set if costly requests are limited (runtime/costly_rows.h), so only a few of those that wait are
   // candidates.
-  void collect(std::span<Sequence* const> running, bool limits_costly, uint64_t step);
+  void collect(std::span<Sequence* const> running, const std::optional<StepPrices>& costly_prices, uint64_t step);
 
   // The candidates and their views, in the same order, until the next collect() or until a sequence ends.
   std::span<Sequence* const> sequences() const { return sequences_; }
@@ -48,12 +49,13 @@ class StepCandidates {
   };
 
   RequestView viewOf(Sequence& sequence);
-  bool isCostly(const Sequence& sequence) const;
+  bool isCostly(const Sequence& sequence, const StepPrices& prices) const;
   void add(Sequence& sequence);
-  void addWaiting(const Largest& largest, bool limits_costly);
+  void addWaiting(const Largest& largest, const std::optional<StepPrices>& costly_prices);
   bool admitCostly(const Sequence& sequence);
 
   const CoreOptions& options_;
+  const KvSizes kv_;
   Admission& admission_;
   SequenceBlocks& blocks_;
   std::vector<Sequence*> sequences_;

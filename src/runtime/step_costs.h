@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace chorus {
@@ -18,17 +19,44 @@ inline double readsOf(int64_t rows) { return rows <= 0 ? 0 : 1 + static_cast<dou
 
 // Whether the rows of an adapter are costly. size: as RequestView::adapter_size.
 inline bool isCostlyAdapter(double size) { return size > 1 / kRowsPerRead; }
-// Whether a request has costly rows: those of such an adapter, or tokens with log probabilities. scored_from: as
-// RequestView::scored_from.
-inline bool hasCostlyRows(double adapter_size, int32_t scored_from, int32_t num_tokens) {
-  return isCostlyAdapter(adapter_size) || scored_from < num_tokens;
-}
-
-// Reads that a token of a prompt takes.
-struct TokenPrices {
+// Prices in reads.
+struct StepPrices {
+  // A token of a prompt, without its attention.
   double context = 1 / kRowsPerRead;
   double scored = 1 / kRowsPerRead;  // with log probabilities
+  // Attention, for each unit of attentionSize(). The price would be 1 if keys and values were read as fast as weights.
+  double attention = 1;          // of generated rows
+  double context_attention = 1;  // of contexts
 };
+
+// Bytes of keys and values that the attention of a row reads, divided by the bytes of the base model's weights.
+class KvSizes {
+ public:
+  KvSizes() = default;  // all sizes are 0
+  // windows: as KvDemand::windows. token: the size of one position in one KV group.
+  KvSizes(std::vector<int32_t> windows, double token) : windows_(std::move(windows)), token_(token) {}
+
+  // Size for a row that is the last one of so many positions.
+  double of(int32_t positions) const noexcept {
+    int64_t visible = 0;
+    for (const int32_t window : windows_) visible += window == 0 ? positions : std::min(positions, window);
+    return token_ * static_cast<double>(visible);
+  }
+  // Size for `rows` rows of a sequence behind `cached` positions. They share what they read as the rows of a step share
+  // the weights. Each row counts like the one in the middle.
+  double attentionSize(int32_t cached, int32_t rows) const noexcept {
+    return of(cached + (rows + 1) / 2) * readsOf(rows);
+  }
+
+ private:
+  std::vector<int32_t> windows_;
+  double token_ = 0;
+};
+
+// Whether the attention of the last of so many tokens takes longer than all else that a row of the base model takes.
+inline bool isCostlyAttention(const StepPrices& prices, const KvSizes& kv, int32_t num_tokens) {
+  return prices.attention * kv.of(num_tokens) > 1 / kRowsPerRead;
+}
 
 // Costs of the adapters of a step beside the base model. An adapter or composition is read once for all its rows, and
 // each row has an equal share of its cost.

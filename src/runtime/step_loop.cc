@@ -16,8 +16,10 @@ StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_
       admission_(admission),
       runner_(runner),
       blocks_(options),
+      kv_(options.kvSizes()),
       candidates_(options, admission, blocks_),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
+      costly_rows_(kv_),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads) {
   const auto slots = static_cast<size_t>(options.scheduler.max_batch_size);
   plan_.reserve(StepCandidates::maxCandidates(options), slots);
@@ -30,7 +32,9 @@ bool StepLoop::plan() {
   if (several_clients) step_times_.shared(now);
   const bool limits_costly =
       step_times_.isShared(now) && options_.scheduler.policy != executor::CapacitySchedulerPolicy::kSTATIC_BATCH;
-  candidates_.collect(running_, limits_costly, steps_);
+  std::optional<StepPrices> costly_prices;
+  if (limits_costly) costly_prices = step_times_.prices();
+  candidates_.collect(running_, costly_prices, steps_);
   if (limits_costly)
     planLimited(now);
   else
@@ -152,6 +156,7 @@ void StepLoop::begin(Clock::time_point now) {
     sequence.ran_at = steps_ - 1;
     const CostlyRows::Cost& cost = costs[step_sequences_.size()];
     step_work_.reads += cost.adapters;
+    (planned.context ? step_work_.context_attention : step_work_.attention) += kv_.attentionSize(first, count);
     const int32_t scored_from = candidates_.viewAt(planned.request_index).scored_from;
     if (planned.context) {
       admission_.charge(sequence, (planned.samples ? kGeneratedCost : 0) + cost.total() * kRowsPerRead);

@@ -91,6 +91,7 @@ class StepLoop {
   Admission& admission_;
   StepRunner& runner_;
   SequenceBlocks blocks_;
+  const KvSizes kv_;
   StepCandidates candidates_;  // the plan's indices refer to these
   StepBuilder builder_;
   StepTimes step_times_;

@@ -14,6 +14,7 @@ TEST(StepTimes, ASharedStepHasAsManyContextTokensAsTakeTheTimeOfItsRest) {
   times.shared(now);
   EXPECT_EQ(times.contextTokens(now, 1), kNoLimit) << "nothing is known yet";
   times.ran({.reads = 1}, Seconds(0.010));
+  EXPECT_EQ(times.contextTokens(now, 1), kRowsPerRead) << "as many as rows of generation that take this time";
   times.ran({.reads = 1, .context_tokens = 1000}, Seconds(0.110));
   EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
   EXPECT_NEAR(times.contextTokens(now, 3), 300, 1) << "a step with more rows takes longer anyway";
@@ -78,6 +79,66 @@ TEST(StepTimes, NoStepIsShorterThanARead) {
   times.ran({.reads = readsOf(64)}, Seconds(0.050));
   times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.150));
   EXPECT_NEAR(times.contextTokens(now, 1), 50, 1);
+}
+
+TEST(StepTimes, AttentionHasAPrice) {
+  StepTimes times;
+  EXPECT_EQ(times.prices().attention, 1) << "nothing is known yet";
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .attention = 4}, Seconds(0.110));
+  times.ran({.reads = 1, .attention = 4}, Seconds(0.090));
+  EXPECT_NEAR(times.prices().attention, 2, 0.01);
+  times.ran({.reads = readsOf(64), .attention = 4}, Seconds(0.500));
+  EXPECT_NEAR(times.prices().attention, 2, 0.01) << "the time may be that of the many rows";
+  times.ran({.reads = 1, .attention = 0.1}, Seconds(0.020));
+  EXPECT_NEAR(times.prices().attention, 2, 0.01) << "a small part of a step says little about its price";
+  times.ran({.reads = readsOf(64), .attention = 64}, Seconds(0.010 * (readsOf(64) + 0.5 * 64)));
+  EXPECT_NEAR(times.prices().attention, 0.5, 0.01) << "here most of the time is that of attention";
+  times.ran({.reads = 1, .attention = 4}, Seconds(0.0111));
+  EXPECT_NEAR(times.prices().attention, 0.5, 0.01) << "a small part of the time says little too";
+  for (int i = 0; i < 200; ++i) times.ran({.reads = 1, .attention = 4}, Seconds(10));
+  EXPECT_EQ(times.prices().attention, 32) << "no machine is so slow";
+}
+
+TEST(StepTimes, TheFirstStepsMayHaveLongContexts) {
+  StepTimes times;
+  times.ran({.reads = 1, .attention = 4}, Seconds(0.090));
+  EXPECT_EQ(times.prices().attention, 1) << "nothing says which of both takes the time";
+  times.ran({.reads = 1}, Seconds(0.010));
+  EXPECT_NEAR(times.prices().attention, 1.8, 0.01);
+  for (int i = 0; i < 200; ++i) times.ran({.reads = 1, .attention = 4}, Seconds(0.090));
+  EXPECT_NEAR(times.prices().attention, 2, 0.01);
+}
+
+TEST(StepTimes, AttentionOfContextsHasAPriceOfItsOwn) {
+  StepTimes times;
+  const auto now = StepTimes::Clock::now();
+  times.shared(now);
+  EXPECT_EQ(times.prices().context_attention, 1) << "nothing is known yet";
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .context_attention = 1, .context_tokens = 100}, Seconds(0.030));
+  EXPECT_NEAR(times.contextTokens(now, 1), 50, 1);
+  EXPECT_NEAR(times.prices().context_attention, 0.02 * kRowsPerRead, 0.01) << "in proportion to that of a token";
+  // The first chunks of a long prompt, then a short one.
+  for (const double attention : {70, 126, 210}) {
+    const double seconds = 0.010 * (1 + 2048 * 0.02 + attention * 8);
+    times.ran({.reads = 1, .context_attention = attention, .context_tokens = 2048}, Seconds(seconds));
+  }
+  EXPECT_NEAR(times.prices().context_attention, 8, 0.1);
+  times.ran({.reads = 1, .context_attention = 12, .context_tokens = 16}, Seconds(0.010 * (1 + 16 * 0.02 + 12 * 7)));
+  EXPECT_NEAR(times.prices().context_attention, 7, 0.1);
+  EXPECT_EQ(times.prices().attention, 1);
+  EXPECT_NEAR(times.contextTokens(now, 1), 50, 1) << "the tokens themselves take as long as before";
+}
+
+TEST(StepTimes, AReadIsNotMeasuredByLongContexts) {
+  StepTimes times;
+  const auto now = StepTimes::Clock::now();
+  times.shared(now);
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .context_tokens = 100}, Seconds(0.020));
+  for (int i = 0; i < 100; ++i) times.ran({.reads = 1, .attention = 0.5}, Seconds(0.014));
+  EXPECT_NEAR(times.contextTokens(now, 1), 100, 1);
 }
 
 }  // namespace

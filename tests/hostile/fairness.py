@@ -117,6 +117,18 @@ def scored_prompts(stage):
     stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
 
 
+LONG_CONTEXTS = ("--max_seq_len", "24576", "--kv_cache_max_tokens", "49152")
+
+
+@scenario("long-contexts", flags=LONG_CONTEXTS, quick=True)
+def long_contexts(stage):
+    """One client fills the batch with choices that share a long prompt: attention over it is most of a step's time."""
+    body = {**LONG, "prompt": [7] * 8000, "n": 16, "max_tokens": 200}
+    statuses = stage.attack(keep_streams, [body], 9, 4)
+    stage.note(str(statuses))
+    stage.check(set(statuses or {}) <= {200, 429, 503}, "a status that is none of an overload")
+
+
 # --- large answers of few tokens --------------------------------------------------------------------------------------------
 
 GAP_S = 0.15  # gaps that are longer count as stalls
@@ -186,7 +198,6 @@ def echoes_large(stage):
 # --- no_repeat_ngram_size -----------------------------------------------------------------------------------------------
 
 CONTEXT = 20_000
-LONG_CONTEXTS = ("--max_seq_len", "24576", "--kv_cache_max_tokens", "49152")
 
 
 @scenario("ngram-rule", flags=LONG_CONTEXTS, neighbour=False)
