@@ -129,7 +129,7 @@ class Pass {
         if (several_clients_ && blocksTaken(r) > free_blocks_) skipped_.push_back(i);
         continue;
       }
-      if (r.can_reuse_next && isComputed(r.next_block)) continue;
+      if (r.can_reuse_next && isComputed(r)) continue;
       if (isShort(r.client)) continue;
       const bool has_place = running_ < maxRunning() && blocksTaken(r) <= free_blocks_ && adaptersFit(r);
       // A request with a place but without tokens begins too, so that its client's later requests do not overtake it.
@@ -310,13 +310,15 @@ class Pass {
   }
 
   void computes(const RequestView& r) {
-    if (!r.generating && !r.skipped && r.next_block != 0) computing_.push_back(r.next_block);
+    if (!r.generating && r.next_block != 0) computing_.push_back({r.next_block, r.skipped, r.client});
   }
-  // Whether another request computes this block. The requests of a static batch start together, so none of them can
-  // wait for another.
-  bool isComputed(uint64_t block) const {
+  // Whether another request computes the next block of r. Nobody waits for a skipped request of another client, whose
+  // turn may come late. The requests of a static batch start together, so none of them can wait for another.
+  bool isComputed(const RequestView& r) const {
     return limits_.policy != CapacitySchedulerPolicy::kSTATIC_BATCH &&
-           std::find(computing_.begin(), computing_.end(), block) != computing_.end();
+           std::any_of(computing_.begin(), computing_.end(), [&](const ComputedBlock& other) {
+             return other.block == r.next_block && (!other.skipped || other.client == r.client);
+           });
   }
 
   void keepContextsWithTokens() {
@@ -365,7 +367,7 @@ class Pass {
   int32_t fair_pauses_ = 0;  // pauses for other clients
   AdapterSize adapter_size_;
   std::vector<uint64_t>& adapters_;
-  std::vector<uint64_t>& computing_;
+  std::vector<ComputedBlock>& computing_;
   std::vector<int32_t>& short_of_adapters_;
   std::vector<int32_t>& skipped_;
   std::vector<int32_t>& short_;

@@ -3,7 +3,8 @@
 // It makes two decisions together. Capacity: which requests hold KV blocks and adapters (TensorRT-LLM's policies).
 // Micro batch: how many of their tokens the step computes. Running requests are never overtaken for lack of tokens:
 // the first context that gets no tokens ends the search, so requests behind it cannot keep it waiting. A waiting
-// request whose next block is being computed by another request waits for that block instead of computing it too.
+// request whose next block is being computed by another request waits for that block instead of computing it too. If
+// the other request is skipped, only those of its client wait.
 //
 // Both decisions are max-min fair between clients. Waiting requests are tried in the order of FairQueue. If a slot,
 // blocks or adapter room are missing for one, a sequence of the client that holds the most of them is paused, provided
@@ -113,6 +114,12 @@ struct ClientTally {
   int32_t sequences = 0;
   int32_t blocks = 0;
 };
+// A block that a running context computes.
+struct ComputedBlock {
+  uint64_t block = 0;  // RequestView::next_block
+  bool skipped = false;
+  std::optional<uint64_t> client;
+};
 // A client whose contexts share the step's tokens.
 struct ContextLane {
   std::optional<uint64_t> client;
@@ -129,7 +136,7 @@ struct SchedulerPlan {
   // Scratch memory of schedule(), kept between calls.
   struct Scratch {
     std::vector<uint64_t> adapters;          // distinct adapters of running requests
-    std::vector<uint64_t> computing;         // next_block of running contexts
+    std::vector<ComputedBlock> computing;    // by running contexts
     std::vector<int32_t> short_of_adapters;  // waiting requests without adapter room
     std::vector<int32_t> skipped;            // waiting requests that are skipped and lack blocks
     std::vector<int32_t> short_of_blocks;    // waiting requests without blocks, which other clients may overtake
