@@ -53,7 +53,7 @@ TEST_F(Memory, PlannedMemoryIsAllocatedOnEveryRank) {
     const auto engines = RankGroup::loadEngines(engineWithRanks(tp_size, pp_size));
     const SessionOptions options = {
         .max_batch_size = 3, .max_num_tokens = 160, .tokens_per_block = 16, .kv_blocks = 20};
-    const MemoryPlan plan = planMemory(engines, options, 1000, int64_t{1} << 40);
+    const MemoryPlan plan = planMemory(engines, options, {.cache = 1000}, int64_t{1} << 40);
     RankGroup ranks(engines, {.threads = 1}, options);
     for (int32_t rank = 0; rank < ranks.size(); ++rank) {
       const SessionMemory& planned = plan.ranks[static_cast<size_t>(rank)];
@@ -153,7 +153,7 @@ TEST_F(Memory, TheExecutorReportsTheMemoryThatItTook) {
 
 TEST_F(Memory, TooLittleIsRefusedWithTheNumbers) {
   const auto engines = RankGroup::loadEngines(testEngine(plain_.directory, DType::kFloat32));
-  MemoryPlan plan = planMemory(engines, {.kv_blocks = 1000}, 0, int64_t{56} << 20);
+  MemoryPlan plan = planMemory(engines, {.kv_blocks = 1000}, {}, int64_t{56} << 20);
   try {
     plan.check();
     FAIL() << plan.table();
