@@ -60,7 +60,7 @@ struct AdapterFiles {
   // (PeftCacheConfig::getLoadMemory), it is called every 20 ms with 16 MiB. If it throws, the function ends with
   // that exception and nothing is registered. May be null; loads do not call it.
   std::function<void(size_t bytes)> onWork = nullptr;
-  // Called when registerAdapter ends, in either way. time: for which it waited for memory. Must not throw; may be null.
+  // Called when registerAdapter ends, in either way. time: how long it waited for memory. Must not throw; may be null.
   std::function<void(std::chrono::nanoseconds time)> onWaited = nullptr;
 };
 

@@ -47,9 +47,9 @@ class FileMemory : public std::enable_shared_from_this<FileMemory> {
   // Waits until the bytes are free. A thread must not call this while it holds a reservation: two such threads could
   // wait for each other for ever. Files of at most kUncounted bytes need no reservation. A quarter of the limit is only
   // for files of at most isSmall() bytes, so that these do not wait for larger ones. Within each of the two kinds,
-  // calls are served in their order. throttle: is charged for kWaitBytes every kLook of the wait, so that its clock can
-  // end the wait by an exception, and is told the time of the wait; may be null. Throws Error(kUnsupported), which
-  // names `what`, if the bytes exceed mostOf().
+  // calls are served in their order. throttle: may be null. During the wait it is charged kWaitBytes every kLook, so
+  // that its clock can end the wait by an exception; at the end, the time is added by addWait(). Throws
+  // Error(kUnsupported), which names `what`, if the bytes exceed mostOf().
   Reservation reserve(size_t bytes, std::string_view what, BackgroundThrottle* throttle = nullptr);
   static constexpr std::chrono::milliseconds kLook{20};
   static constexpr size_t kWaitBytes = size_t{16} << 20;

@@ -1,7 +1,7 @@
 // Divides a step's tokens between the contexts of its plan: the second half of schedule().
 //
-// Tokens are given in pieces of a block, and a chunk of a context ends at the end of a block or of the context, or
-// has RequestView::max_chunk tokens if those are less than a block.
+// Tokens are given in pieces of a block. A chunk ends at the end of a block or of the context, or inside a block if
+// RequestView::max_chunk does not reach the end of the first block.
 // Contexts of several clients get pieces in turn. If all are of one client, chunking_policy decides.
 #pragma once
 

@@ -49,7 +49,8 @@ double CostlyRows::limitOf(int64_t generated) const {
 void CostlyRows::collect(std::span<RequestView> requests, const StepPrices& prices) {
   costly_.clear();
   for (RequestView& r : requests) {
-    if (mayRun(r) && isCostly(r, prices)) costly_.push_back(&r);
+    r.costly = mayRun(r) && isCostly(r, prices);
+    if (r.costly) costly_.push_back(&r);
   }
   std::sort(costly_.begin(), costly_.end(), [](const RequestView* a, const RequestView* b) {
     const auto key = [](const RequestView* r) {
@@ -95,6 +96,13 @@ CostlyRows::Group CostlyRows::groupAt(size_t begin, const StepPrices& prices) co
   return group;
 }
 
+// Whether the scheduler does not start the request before a costly context of its client has computed the next block.
+bool CostlyRows::waitsForOwnContext(const RequestView& r) const {
+  return !r.running && r.can_reuse_next && std::ranges::any_of(costly_, [&](const RequestView* other) {
+    return other->running && !other->generating && other->client == r.client && other->next_block == r.next_block;
+  });
+}
+
 void CostlyRows::makeLanes(const StepPrices& prices, int32_t chunk, double limit) {
   members_.clear();
   lanes_.clear();
@@ -109,6 +117,10 @@ void CostlyRows::makeLanes(const StepPrices& prices, int32_t chunk, double limit
     }
     Lane& lane = lanes_.back();
     double& demand = members_.back().demand;
+    if (waitsForOwnContext(r)) {
+      ++i;
+      continue;
+    }
     if (!r.running) {
       const double cost = chunkCost(r, prices, chunk, limit);
       if (r.has_place) {
@@ -302,7 +314,8 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
                     .attention = price * kv_.attentionSize(r.num_cached, planned.num_tokens)};
     costs_.push_back(cost);
     (planned.context ? prompt : generated) += planned.num_tokens - scored;
-    if (scored == 0 && !isCostlyAdapter(r.adapter_size) && !isCostlyAttention(prices, kv_, r.num_tokens)) continue;
+    if (scored == 0 && !isCostlyAdapter(r.adapter_size) && !isCostlyAttention(prices, kv_, r.num_tokens, r.generating))
+      continue;
     spent_ += cost.total();
     credits_.charge(r.client, cost.total());
   }

@@ -17,10 +17,11 @@
 // sequence without a row in a step keeps its slot and blocks. If nothing else can run, a step has a costly row in any
 // case.
 //
-// So a step takes at most twice as long as without costly rows, and in addition as long as one costly generated row,
-// one chunk of a running context and the first chunk of a request that starts. A chunk has only 16 tokens if its
-// attention takes long. The next steps have no costly rows until their time has made up for it, but at most for
-// mostOwed() reads.
+// If a client without costly requests is there, the costly rows of a step take at most as long as its other rows, and
+// in addition as long as one group of generated rows, one chunk of a running context, and the first chunk of a request
+// that starts. If the attention of a chunk takes long, the chunk has as few as 16 tokens. What exceeds the limit is
+// owed, up to mostOwed() reads: until the following steps have made up for it, only clients whose credit covers their
+// rows get costly rows.
 #pragma once
 
 #include <chrono>
@@ -94,12 +95,13 @@ class CostlyRows {
   void settle() noexcept;
   bool isCostly(const RequestView& r, const StepPrices& prices) const {
     return isCostlyAdapter(r.adapter_size) || r.scored_from < r.num_tokens ||
-           isCostlyAttention(prices, kv_, r.num_tokens);
+           isCostlyAttention(prices, kv_, r.num_tokens, r.generating);
   }
   void collect(std::span<RequestView> requests, const StepPrices& prices);
   int32_t longestChunk(const RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const;
   double chunkCost(RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const;
   Group groupAt(size_t begin, const StepPrices& prices) const;
+  bool waitsForOwnContext(const RequestView& r) const;
   void makeLanes(const StepPrices& prices, int32_t chunk, double limit);
   bool hasCostly(const ClientCredits::Client& client) const;
   // Reads that the lane's credit covers.

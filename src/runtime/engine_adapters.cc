@@ -167,23 +167,24 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   const AdapterTarget target = targetOf(engine, throttle);
   const AdapterFileLimits limits = AdapterFileLimits::of(target);
   const std::string name = source->directory.filename().string();
-  bool large = false;
-  if (files_of.deferContent) {
+  Shapes shapes;
+  {
     const AdapterHeaders headers = readAdapterHeaders(source->location, limits, file_memory_, &throttle);
-    const Shapes shapes = shapesOf(headers, name, target);
+    shapes = shapesOf(headers, name, target);
+  }
+  // A load that waits for much memory must not hold up those that need little.
+  const bool large = shapes.load_bytes > kHeavyBytes || !file_memory_->isSmall(shapes.load_bytes) ||
+                     shapes.norm_products > kHeavyProducts;
+  if (files_of.deferContent) {
     source->bytes = shapes.bytes;
     source->elements = shapes.elements;
     source->droppable_bytes = shapes.droppable_bytes;
     source->learned = std::make_shared<LearnedContent>();
     source->on_refused = std::move(files_of.onRefused);
-    // A load that waits for much memory must not hold up those that need little.
-    large = shapes.load_bytes > kHeavyBytes || !file_memory_->isSmall(shapes.load_bytes) ||
-            shapes.norm_products > kHeavyProducts;
   } else {
     {
       const Adapter adapter =
           readAdapter(readAdapterFiles(source->location, limits, file_memory_, &throttle), name, target);
-      logLeftOut(adapter);
       source->content_hash = adapter.content_hash;
       warnIfWithoutEffect(adapter);
       source->bytes = ranks_.preparedBytes(adapter, &throttle, throttle_);

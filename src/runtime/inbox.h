@@ -1,8 +1,8 @@
 // What callers have handed to the executor: requests, and commands about requests and adapters.
 //
-// The step thread takes all commands at once, but requests of only so many sequences: one request of each client in
-// turn. Admitting and ending a sequence takes it some microseconds, so a client that sends a thousand at once delays
-// neither the steps nor the requests of others.
+// The step thread takes all commands at once, but only some of the requests: it takes one request of each client in
+// turn, until they have a given number of sequences. Admitting a sequence takes some microseconds, so a client that
+// sends a thousand requests at once delays neither the steps nor the requests of others.
 //
 // Commands are carried out in their order, and before the requests that are taken with them. The requests that came
 // before a change of an adapter are taken before it, all of them, because they use the adapter as it was.

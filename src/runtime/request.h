@@ -30,7 +30,8 @@ struct Verdict {
   std::shared_ptr<const Error> error;  // null: out of memory
 };
 
-// Created on the caller's thread; afterwards only the step thread uses it. Its address never changes.
+// Created on the caller's thread. While it is in the inbox, `cancelled` may be set under Admission's mutex; afterwards
+// only the step thread uses it. Its address never changes.
 class Request {
  public:
   using Clock = std::chrono::steady_clock;

@@ -312,12 +312,13 @@ class Pass {
   void computes(const RequestView& r) {
     if (!r.generating && r.next_block != 0) computing_.push_back({r.next_block, r.skipped, r.client});
   }
-  // Whether another request computes the next block of r. Nobody waits for a skipped request of another client, whose
-  // turn may come late. The requests of a static batch start together, so none of them can wait for another.
+  // Whether another request computes the next block of r. For a skipped request, whose turn may come late, only costly
+  // requests of its client wait: they have the same turns. The requests of a static batch start together, so none of
+  // them can wait for another.
   bool isComputed(const RequestView& r) const {
     return limits_.policy != CapacitySchedulerPolicy::kSTATIC_BATCH &&
            std::any_of(computing_.begin(), computing_.end(), [&](const ComputedBlock& other) {
-             return other.block == r.next_block && (!other.skipped || other.client == r.client);
+             return other.block == r.next_block && (!other.skipped || (r.costly && other.client == r.client));
            });
   }
 

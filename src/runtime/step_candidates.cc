@@ -137,7 +137,7 @@ void StepCandidates::addWaiting(const Largest& largest, const std::optional<Step
 
 bool StepCandidates::isCostly(const Sequence& sequence, const StepPrices& prices) const {
   return isCostlyAdapter(adapterSize(sequence.adapter, options_.base_bytes)) ||
-         scoredFrom(sequence) < sequence.numTokens() || isCostlyAttention(prices, kv_, sequence.numTokens());
+         scoredFrom(sequence) < sequence.numTokens() || isCostlyAttention(prices, kv_, sequence.numTokens(), false);
 }
 
 // Counts a waiting costly sequence, and returns whether it becomes a candidate. May end its client's turns.

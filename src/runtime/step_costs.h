@@ -54,8 +54,10 @@ class KvSizes {
 };
 
 // Whether the attention of the last of so many tokens takes longer than all else that a row of the base model takes.
-inline bool isCostlyAttention(const StepPrices& prices, const KvSizes& kv, int32_t num_tokens) {
-  return prices.attention * kv.of(num_tokens) > 1 / kRowsPerRead;
+// generating: it is that of a generated row, not of a context.
+inline bool isCostlyAttention(const StepPrices& prices, const KvSizes& kv, int32_t num_tokens, bool generating) {
+  const double price = generating ? prices.attention : std::max(prices.attention, prices.context_attention);
+  return price * kv.of(num_tokens) > 1 / kRowsPerRead;
 }
 
 // Costs of the adapters of a step beside the base model. An adapter or composition is read once for all its rows, and

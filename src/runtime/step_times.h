@@ -79,20 +79,23 @@ class StepTimes {
   // A step without contexts, or with a few context tokens, which count as generated rows.
   void ranRows(double reads, double attention, double seconds) {
     const double of_attention = attention * prices().attention;  // in reads
-    // How many rows take as long as a read differs, so only steps with few rows say what a read takes.
+    // How many rows take as long as a read differs, so the time of a read is measured in steps with few rows only.
     const bool few = reads <= kFewReads;
     if (read_ <= 0 || (few && of_attention <= reads / 8)) follow(read_, seconds / (reads + of_attention));
     read_ = std::min(read_, seconds);
-    // For the same reason, many rows say what attention takes only if it is most of their time.
-    const double least = few ? reads / 2 : 2 * reads, rest = seconds - read_ * reads;
-    if (attention >= least && isEnough(rest, seconds)) follow(attention_, rest / attention);
+    // For the same reason, a step with many rows measures the price of attention only if that takes most of its time.
+    const double rest = seconds - read_ * reads;
+    const bool mostly = few || attention >= 2 * reads || rest >= 3 * read_ * reads;
+    if (attention >= reads / 2 && mostly && isEnough(rest, seconds)) follow(attention_, rest / attention);
+    bound(attention_, attention, seconds);
   }
   void ranContexts(const StepWork& work, double seconds) {
     if (read_ <= 0) return;
     read_ = std::min(read_, seconds);
+    bound(context_attention_, work.context_attention, seconds);
     const double of_contexts = seconds - read_ * (work.reads + work.attention * prices().attention);
     if (!isEnough(of_contexts, seconds)) return;
-    // Only steps with little attention say what tokens take, and only others what attention takes.
+    // Steps with little attention measure the price of a token, those with much attention the price of attention.
     const double attention = work.context_attention / work.context_tokens;
     if (attention <= kLittleAttention || (token_ <= 0 && work.scored_tokens == 0)) return ranTokens(work, of_contexts);
     if (attention < 2 * kLittleAttention) return;
@@ -108,6 +111,11 @@ class StepTimes {
     } else if (2 * work.scored_tokens >= work.context_tokens) {
       follow(scored_, std::max(seconds - token_ * others, token_ * work.scored_tokens) / work.scored_tokens);
     }
+  }
+  // Attention takes less than its step, which also reads the weights. So a price that was measured too high, while
+  // other programs ran, falls again even if no step with much attention follows.
+  void bound(double& estimate, double attention, double seconds) const {
+    if (attention > 0) estimate = std::min(estimate, (seconds - read_ / 2) / attention);
   }
   // Estimates of a small part of the time would be mostly errors of the estimate of the rest.
   static bool isEnough(double part, double seconds) { return part >= seconds / 4; }

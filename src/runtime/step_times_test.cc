@@ -88,16 +88,35 @@ TEST(StepTimes, AttentionHasAPrice) {
   times.ran({.reads = 1, .attention = 4}, Seconds(0.110));
   times.ran({.reads = 1, .attention = 4}, Seconds(0.090));
   EXPECT_NEAR(times.prices().attention, 2, 0.01);
-  times.ran({.reads = readsOf(64), .attention = 4}, Seconds(0.500));
+  times.ran({.reads = readsOf(64), .attention = 4}, Seconds(0.150));
   EXPECT_NEAR(times.prices().attention, 2, 0.01) << "the time may be that of the many rows";
   times.ran({.reads = 1, .attention = 0.1}, Seconds(0.020));
   EXPECT_NEAR(times.prices().attention, 2, 0.01) << "a small part of a step says little about its price";
   times.ran({.reads = readsOf(64), .attention = 64}, Seconds(0.010 * (readsOf(64) + 0.5 * 64)));
   EXPECT_NEAR(times.prices().attention, 0.5, 0.01) << "here most of the time is that of attention";
   times.ran({.reads = 1, .attention = 4}, Seconds(0.0111));
-  EXPECT_NEAR(times.prices().attention, 0.5, 0.01) << "a small part of the time says little too";
+  EXPECT_NEAR(times.prices().attention, 0.1525, 0.01) << "it is at most what is left of the time without half a read";
   for (int i = 0; i < 200; ++i) times.ran({.reads = 1, .attention = 4}, Seconds(10));
   EXPECT_EQ(times.prices().attention, 32) << "no machine is so slow";
+}
+
+TEST(StepTimes, ManyRowsAlsoShowAPriceThatTakesMostOfTheTime) {
+  StepTimes times;
+  times.ran({.reads = 1}, Seconds(0.010));
+  // The limits keep the attention of a step at about its reads, as long as its price is believed to be 1.
+  for (int i = 0; i < 200; ++i) {
+    times.ran({.reads = readsOf(40), .attention = readsOf(40)}, Seconds(0.010 * readsOf(40) * (1 + 5)));
+  }
+  EXPECT_NEAR(times.prices().attention, 5, 0.1);
+}
+
+TEST(StepTimes, APriceThatWasMeasuredOnABusyMachineFallsAgain) {
+  StepTimes times;
+  times.ran({.reads = 1}, Seconds(0.010));
+  times.ran({.reads = 1, .attention = 1}, Seconds(0.330));
+  EXPECT_NEAR(times.prices().attention, 32, 0.1);
+  times.ran({.reads = readsOf(8), .attention = 0.4}, Seconds(0.015));
+  EXPECT_NEAR(times.prices().attention, 2.5, 0.1);
 }
 
 TEST(StepTimes, TheFirstStepsMayHaveLongContexts) {
