@@ -15,7 +15,7 @@ RequestTable::Requests requestsOf(std::optional<IdType> client, const std::vecto
     executor::SamplingConfig sampling;
     sampling.setNumReturnSequences(sequences);
     executor::Request asked({1, 2}, 3, false, sampling);
-    if (client) asked.setClientId(*client);
+    asked.setClientId(client);
     made.emplace(id, std::make_unique<Request>(id, asked, nullptr, 64, makeStrategy));
   }
   return made;

@@ -32,8 +32,8 @@ TEST(RequestMemory, CopiesOfARequestShareItsBadWords) {
   std::vector<std::unique_ptr<Request>> requests;
   const test::AllocationWatch watch;
   for (int i = 0; i < 64; ++i) {
-    const executor::Request copy = asked;
-    requests.push_back(made(copy));
+    const auto copy = std::make_unique<executor::Request>(asked);
+    requests.push_back(made(*copy));
     requests.back()->strategy().prepare(*requests.back()->sequences().front());
   }
   EXPECT_LT(watch.peakBytes(), 64 * 10000);
