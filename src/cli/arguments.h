@@ -22,8 +22,8 @@ std::vector<std::string> spelledAsDefined(const CLI::App& app, std::vector<std::
 // one edit); empty when none is near. Dashes and underscores are the same.
 std::string nearestName(std::string_view word, const std::vector<std::string>& names);
 
-// What to use instead of a flag of another server that the command lacks; empty if there is no advice. name: as in
-// adviceForOtherServersFlag (cli/other_servers_flags.h).
+// Returns advice for a flag of another server that the command lacks: what to use instead. Empty if there is none.
+// name: see adviceForOtherServersFlag (cli/other_servers_flags.h).
 std::string_view adviceForFlag(const CLI::App& command, std::string_view name);
 
 // A command as it is called, e.g. "chorus bench serve".

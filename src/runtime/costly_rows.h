@@ -10,12 +10,12 @@
 // times the smallest demand, because clients of equal demands slow each other equally. A client's demand is what all
 // its costly requests cost in this step; those without a place (RequestView::has_place) do not count.
 //
-// What earlier steps took beyond their limits is owed. Each step's limit is divided into the clients' credits
-// (runtime/client_credits.h), from which the costs of their rows are taken. The client with the most credit gets the
-// next row, as long as the amount owed plus the costs planned in this step is below the limit. Even if more is owed, a
-// client gets a row that its credit covers, provided that the costly rows of this step stay within the limit. A
-// sequence without a row in a step keeps its slot and blocks. If nothing else can run, a step has a costly row in any
-// case.
+// If costly rows take more than the limit of their step, the excess is owed by the following steps. Each step's limit
+// is divided into the clients' credits (runtime/client_credits.h), from which the costs of their rows are taken. The
+// client with the most credit gets the next row, as long as the amount owed plus the costs planned in this step is
+// below the limit. Even if more is owed, a client gets a row that its credit covers, provided that the costly rows of
+// this step stay within the limit. A sequence without a row in a step keeps its slot and blocks. If nothing else can
+// run, a step has a costly row in any case.
 //
 // If a client without costly requests is there, the costly rows of a step take at most as long as its other rows, and
 // in addition as long as one group of generated rows, one chunk of a running context, and the first chunk of a request
@@ -51,7 +51,7 @@ class CostlyRows {
     double attention = 0;
     double total() const { return adapters + scored + attention; }
   };
-  // For so long after a client without costly requests left, it is expected back.
+  // After a client without costly requests has left, it is expected to come back within this time.
   static constexpr auto kAway = StepTimes::kAlone;
 
   explicit CostlyRows(KvSizes kv = {}) : kv_(std::move(kv)) {}

@@ -1,4 +1,5 @@
-// What callers have handed to the executor: requests, and commands about requests and adapters.
+// The queue between the callers' threads and the step thread. It holds new requests, and commands that cancel requests
+// or change adapters.
 //
 // The step thread takes all commands at once, but only some of the requests: it takes one request of each client in
 // turn, until they have a given number of sequences. Admitting a sequence takes some microseconds, so a client that

@@ -21,7 +21,7 @@ RequestTable::Requests requestsOf(std::optional<IdType> client, const std::vecto
   return made;
 }
 
-// What the inbox gives next: the ids of requests, and the letters of other commands.
+// Takes once from the inbox. Returns the ids of the requests, and a letter for each other command, in their order.
 std::string take(Inbox& inbox) {
   auto taken = inbox.makeTaken();
   inbox.take(taken);
