@@ -24,7 +24,7 @@
 #include "server/model/engine_cache.h"
 #include "server/model/loaded_model.h"
 #include "server/model/served_engine.h"
-#include "server/openai/routes.h"
+#include "server/routes/routes.h"
 #include "server/service_manager.h"
 
 namespace chorus::server {

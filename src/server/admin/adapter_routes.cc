@@ -81,8 +81,6 @@ void respondJson(const std::shared_ptr<HttpExchange>& exchange, const OrderedJso
   exchange->respond({.body = toText(json)});
 }
 
-bool reads(const HttpRequest& request) { return request.method == "GET" || request.method == "HEAD"; }
-
 }  // namespace
 
 void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
@@ -126,7 +124,7 @@ void handleUnloadLora(const ApiContext& context, HttpRequest& request, const std
 void handleAdapters(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter) {
   AdapterDirectory& adapters = adaptersOf(context);
-  if (reads(request)) {
+  if (request.reads()) {
     chargeList(meter, context.models);
     auto models = context.models.list();
     std::erase_if(models, [](const auto& model) { return !model->adapter_id; });

@@ -9,7 +9,7 @@
 
 namespace chorus::server {
 
-// Each is a RequestWork (routes.h), and throws ApiError 403 without --enable_admin.
+// Each is a RequestWork (preparation.h), and throws ApiError 403 without --enable_admin.
 
 // POST /v1/load_lora_adapter and /v1/unload_lora_adapter, with vLLM's fields, statuses and messages.
 void handleLoadLora(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,

@@ -92,8 +92,10 @@ OrderedJson describeAdapter(const ServedModel& model, const executor::AdapterSta
   return json;
 }
 
-// The error of a change or a check that could not be made, for the client. what: "The adapter 'a'".
+// The error of a change or a check that could not be made, for the client. what: "The adapter 'a'". Call it in the
+// handler that caught `e`.
 [[noreturn]] void refuseAdapter(const Error& e, const std::string& what) {
+  if (const auto* const stopped = dynamic_cast<const WorkStopped*>(&e)) throw readingStopped(*stopped);
   const std::string message = clientMessage(e.what());
   switch (e.code()) {
     case ErrorCode::kNotFound:
@@ -255,8 +257,6 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
     } else {
       served = adapters.serve(name, pathIn(request, meter), &meter);
     }
-  } catch (const WorkStopped& e) {
-    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, adapterNamed(name));
   }
@@ -348,8 +348,6 @@ void handleAdapterValidation(const ApiContext& context, HttpRequest& request,
     } else {
       report = adapters.inspect(pathIn(request, meter), &meter);
     }
-  } catch (const WorkStopped& e) {
-    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, "The adapter");
   }
@@ -389,8 +387,6 @@ void handleAdapterRollback(const ApiContext& context, HttpRequest& request,
   AdapterDirectory::Served served;
   try {
     served = adapters.rollBack(name, FieldReader(body).string("content_hash").value_or(""), &meter);
-  } catch (const WorkStopped& e) {
-    throw readingStopped(e);
   } catch (const Error& e) {
     refuseAdapter(e, adapterNamed(name));
   }

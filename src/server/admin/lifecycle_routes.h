@@ -12,7 +12,7 @@
 
 namespace chorus::server {
 
-// Each is a RequestWork (routes.h), and throws ApiError 403 without --enable_admin.
+// Each is a RequestWork (preparation.h), and throws ApiError 403 without --enable_admin.
 
 // GET /v1/admin/adapters: every served adapter, where its weights are, their size, users, pin, content hash and earlier
 // contents. Waits for the present step.

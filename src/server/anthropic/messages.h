@@ -9,7 +9,7 @@
 
 namespace chorus::server {
 
-// Both functions are RequestWorks (routes.h).
+// Both functions are RequestWorks (preparation.h).
 void handleMessages(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter);
 void handleCountTokens(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,

@@ -44,6 +44,8 @@ struct HttpRequest {
 
   // Value of the first header of that lower-case name, empty when absent.
   std::string_view header(std::string_view lower_name) const;
+  // Whether the method is one that changes nothing and needs no body: GET or HEAD.
+  bool reads() const { return method == "GET" || method == "HEAD"; }
 };
 
 struct HttpResponse {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/json.h"
-#include "server/openai/routes.h"
+#include "server/routes/routes.h"
 #include "server/testing/fakes.h"
 #include "support/test_paths.h"
 

@@ -24,8 +24,8 @@ ChatPrompt renderChatPrompt(const ApiContext& context, HttpRequest& request, Cha
 // Makes the writer of the answer.
 using MakeAnswerWriter = std::function<std::shared_ptr<AnswerWriter>(AnswerSetup setup)>;
 
-// The rest of a RequestWork (routes.h) after the body was parsed to `chat`: renders, tokenizes and starts to answer.
-// Calls make_writer() while `chat` is whole, and moves the options out of it then.
+// The rest of a RequestWork (preparation.h) after the body was parsed to `chat`: renders, tokenizes and starts to
+// answer. Calls make_writer() while `chat` is whole, and moves the options out of it then.
 void answerChat(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                 WorkMeter& meter, ChatRequest& chat, const MakeAnswerWriter& make_writer);
 

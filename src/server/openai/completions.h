@@ -9,7 +9,7 @@
 
 namespace chorus::server {
 
-// A RequestWork (routes.h). Frees the request's body once it is parsed. Answers through the exchange, later and on
+// A RequestWork (preparation.h). Frees the request's body once it is parsed. Answers through the exchange, later and on
 // other threads.
 void handleCompletion(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                       WorkMeter& meter);

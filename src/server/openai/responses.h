@@ -9,7 +9,7 @@
 
 namespace chorus::server {
 
-// A RequestWork (routes.h).
+// A RequestWork (preparation.h).
 void handleResponse(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter);
 

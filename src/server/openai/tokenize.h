@@ -33,8 +33,8 @@ struct DetokenizeRequest {
 TokenizeRequest parseTokenizeRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory);
 DetokenizeRequest parseDetokenizeRequest(std::string_view body, WorkMeter& meter, ClientCharge& memory);
 
-// A RequestWork (routes.h). The answer has the ids, their number and the context's length. A text may have more tokens
-// than the context, because clients count before they shorten a text; its memory is charged to the client.
+// A RequestWork (preparation.h). The answer has the ids, their number and the context's length. A text may have more
+// tokens than the context, because clients count before they shorten a text; its memory is charged to the client.
 void handleTokenize(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                     WorkMeter& meter);
 // A RequestWork. The answer has the text.

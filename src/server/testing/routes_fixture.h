@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "server/openai/routes.h"
+#include "server/routes/routes.h"
 #include "server/testing/fakes.h"
 
 namespace chorus::server {

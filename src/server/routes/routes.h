@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "server/access/api_keys.h"
 #include "server/access/usage_limits.h"
@@ -14,25 +13,9 @@
 #include "server/metrics/metrics_answers.h"
 #include "server/metrics/server_metrics.h"
 #include "server/model/api_context.h"
-#include "server/openai/openapi.h"
+#include "server/routes/route_table.h"
 
 namespace chorus::server {
-
-// Prepares a request on an intake thread and starts to answer it. Throws ApiError or TextPending only if nothing was
-// sent yet.
-using RequestWork = void (*)(const ApiContext& context, HttpRequest& request,
-                             const std::shared_ptr<HttpExchange>& exchange, WorkMeter& meter);
-
-// All routes, for /openapi.json.
-std::vector<DescribedRoute> describedRoutes();
-
-// The keys that may use a route, if the server has API keys.
-enum class Access {
-  kOpen,       // everybody
-  kInference,  // any key
-  kGenerate,   // any key; the request counts against the limits on its use
-  kAdmin       // keys with admin rights
-};
 
 class Routes {
  public:

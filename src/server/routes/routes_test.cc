@@ -1,4 +1,4 @@
-#include "server/openai/routes.h"
+#include "server/routes/routes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
