@@ -178,7 +178,7 @@ class TlsClient {
   // A connected socket whose reads give up after ten seconds.
   static int connectTo(uint16_t port, in_addr_t own = INADDR_LOOPBACK) {
     const int made = ::socket(AF_INET, SOCK_STREAM, 0);
-    const timeval timeout{10, 0};
+    const timeval timeout{120, 0};
     setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     sockaddr_in address{};
     address.sin_family = AF_INET;
