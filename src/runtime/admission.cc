@@ -17,9 +17,6 @@ using executor::IdType;
 
 namespace {
 
-// Sequences that a round admits: a batch, so that a batch fills in one round, and at least so many.
-constexpr int32_t kLeastAdmitted = 64;
-
 std::exception_ptr shutdownError() {
   return std::make_exception_ptr(Error(ErrorCode::kUnsupported, "the executor was shut down"));
 }
@@ -31,7 +28,7 @@ Admission::Admission(const CoreOptions& options, const LogitsPostProcessors& pos
     : options_(options),
       post_processors_(post_processors),
       requests_(requests),
-      inbox_(std::max(kLeastAdmitted, options.scheduler.max_batch_size)),
+      inbox_(options.sequencesPerRound()),
       shares_(options.max_queue_size),
       taken_(inbox_.makeTaken()),
       queue_(options.fairness),
@@ -440,7 +437,11 @@ void Admission::enterFork(Sequence& sequence) {
 
 void Admission::release(Sequence& sequence) noexcept {
   if (sequence.isNew()) leaveShares(sequence.request, 1);
-  if (sequence.queued()) queue_.remove(sequence, sequence.runs());
+  withdraw(sequence);
+}
+
+void Admission::withdraw(Sequence& sequence) noexcept {
+  if (FairQueue::contains(sequence)) queue_.remove(sequence, sequence.runs());
   if (claims_cut_) claims_changed_ = true;
   if (sequence.adapter.number == 0) return;
   adapters_.release(sequence.adapter);

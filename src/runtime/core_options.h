@@ -1,6 +1,7 @@
 // Settings of ExecutorCore. The executor derives them from its configuration, the engine and the free memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,6 +49,9 @@ struct CoreOptions {
   // Bytes of one KV block over all layers and ranks: for statistics, and for the cost of attention.
   int64_t kv_block_bytes = 0;
 
+  // Sequences that a round admits, and that it ends: a batch, so that a batch fills in one round, but at least 64.
+  // Either takes some microseconds for each.
+  int32_t sequencesPerRound() const { return std::max(64, scheduler.max_batch_size); }
   // All are 0 if base_bytes is.
   KvSizes kvSizes() const {
     const double tokens = static_cast<double>(base_bytes) * scheduler.kv.tokens_per_block;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "runtime/testing/core_fixture.h"
@@ -117,6 +119,84 @@ TEST_F(ExecutorClientsTest, ARoundAdmitsAFewSequencesOfEachClient) {
   for (const auto& step : steps) {
     EXPECT_LE(step.numQueuedRequests, before + kAdmitted) << step.iter;
     before = step.numQueuedRequests;
+  }
+}
+
+// Ending a sequence takes time as well. Two clients have a thousand choices in the queue, which all end between two
+// steps of client 1. So does a request of client 4.
+TEST_F(ExecutorClientsTest, ARoundEndsAFewSequencesOfEachClient) {
+  enum class Cause { kCancel, kTime, kAdapter };
+  for (const auto cause : {Cause::kCancel, Cause::kTime, Cause::kAdapter}) {
+    for (const int choices : {1, 512}) {
+      SCOPED_TRACE(fmt::format("cause {}, {} choices", static_cast<int>(cause), choices));
+      constexpr int kHeld = 20;  // by then all are in the queue
+      Gate first, held, loading;
+      for (Gate* gate : {&first, &held, &loading}) gate->close();
+      std::atomic<int> latest = 0;
+      before_step = [&](int step, const StepInput&) {
+        latest = step;
+        if (step == 0) first.pass();
+        if (step == kHeld) held.pass();
+      };
+      breakLoad("broken", loading, "broken");
+      options.scheduler.max_batch_size = 1;
+      options.scheduler.turn_steps = 1000;
+      start();
+      core->registerAdapter(1, fakeSource("broken"));
+      const auto running = enqueue(of(1, {1}, 50));
+      first.awaitArrivals(1);
+      std::mutex mutex;
+      std::map<executor::IdType, std::vector<int>> ended;  // request: the latest step at each of its responses
+      const auto callback = [&](const executor::Response& response) {
+        const std::lock_guard lock(mutex);
+        ended[response.getRequestId()].push_back(latest);
+        EXPECT_EQ(response.hasError(), cause == Cause::kAdapter);
+        if (!response.hasError()) {
+          EXPECT_TRUE(response.getResult().outputTokenIds.at(0).empty());
+        }
+      };
+      const auto add = [&](uint64_t client, int count) {
+        Request r = of(client, {2, 3}, 5);
+        executor::SamplingConfig sampling;
+        sampling.setNumReturnSequences(count == 1 ? 1 : choices);
+        r.setSamplingConfig(sampling);
+        if (cause == Cause::kTime) r.setAllottedTimeMs(std::chrono::milliseconds(200));
+        if (cause == Cause::kAdapter) r.setLoraConfig(executor::LoraConfig(1));
+        return core->enqueue(std::vector<Request>(static_cast<size_t>(count == 1 ? 1 : count / choices), r), callback);
+      };
+      auto ids = add(2, 512);
+      const auto others = add(3, 512), last = add(4, 1);
+      ids.insert(ids.end(), others.begin(), others.end());
+      ids.push_back(last.front());
+      first.open();
+      held.awaitArrivals(1);
+      if (cause == Cause::kCancel) {
+        for (const auto id : ids) core->cancel(id);
+      }
+      if (cause == Cause::kTime) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+      loading.open();
+      held.open();
+      EXPECT_EQ(resultOf(running).outputTokenIds.at(0), expectedTokens({1}, 50, kVocab));
+      const auto missing = [&] {
+        const std::lock_guard lock(mutex);
+        return ids.size() - ended.size();
+      };
+      // The adapter may fail in any step, and after the last one.
+      while (cause == Cause::kAdapter && missing() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      core->shutdown();
+      EXPECT_EQ(missing(), 0u);
+      std::map<int, int> by_step;
+      for (const auto& [id, steps] : ended) {
+        const bool one_answer = cause == Cause::kAdapter || id == last.front();
+        EXPECT_EQ(steps.size(), one_answer ? 1u : static_cast<size_t>(choices));
+        for (const int step : steps) ++by_step[step];
+      }
+      if (cause == Cause::kAdapter) continue;
+      for (const auto& [step, count] : by_step) EXPECT_LE(count, 64) << "after step " << step;
+      EXPECT_EQ(by_step.size(), 1025u / 64 + 1);
+      ASSERT_FALSE(ended[last.front()].empty());
+      EXPECT_EQ(ended[last.front()].front(), by_step.begin()->first) << "it does not wait for the many";
+    }
   }
 }
 

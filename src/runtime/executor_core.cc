@@ -1,5 +1,6 @@
 #include "runtime/executor_core.h"
 
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -46,6 +47,7 @@ void ExecutorCore::loop() {
   for (int i = 0; i < kTries; ++i) {
     try {
       for (const auto& [_, request] : requests_.all()) requests_.decide(*request, FinishReason::kCANCELLED);
+      ends_left_ = std::numeric_limits<int32_t>::max();
       endDecided();
       idle_ = true;
       publish();
@@ -66,6 +68,7 @@ void ExecutorCore::loop() {
 
 void ExecutorCore::round() {
   const auto begin = Clock::now();
+  ends_left_ = options_.sequencesPerRound();
   admission_.takeInbox();
   admission_.takeLoadedAdapters();
   admission_.endOverdue();
@@ -74,8 +77,8 @@ void ExecutorCore::round() {
   endDecided();
   const bool planned = steps_.plan();
   if (planned) step(begin);
-  idle_ = !planned && !admission_.claimsPending();
   endDecided();
+  idle_ = !planned && !admission_.claimsPending() && !requests_.anyDecided();
   publish();
   delivery_.deliver();
 }
@@ -132,19 +135,41 @@ void ExecutorCore::publish() {
 }
 
 void ExecutorCore::endDecided() {
-  requests_.forEachDecided([this](Request& request) { endDecided(request); });
+  requests_.lineUpDecided([this](Request& request) {
+    for (const auto& sequence : request.sequences()) {
+      if (!sequence->runs()) admission_.withdraw(*sequence);
+    }
+  });
+  if (!requests_.anyDecided()) return;
+  // Those that run would take part in the next step, so they do not wait for a turn. They are at most a batch.
+  const auto running = [this] { return steps_.running(); };
+  for (size_t i = 0; i < running().size();) {
+    Sequence& sequence = *running()[i];
+    if (sequence.request.verdict.kind != Verdict::Kind::kNone)
+      endDecided(sequence);
+    else
+      ++i;
+  }
+  while (ends_left_ > 0) {
+    Request* const next = requests_.nextToEnd();
+    if (next == nullptr) break;
+    next->sequences().empty() ? endDecided(*next) : endDecided(*next->sequences().front());
+  }
 }
 
+void ExecutorCore::endDecided(Sequence& sequence) {
+  Request& request = sequence.request;
+  if (request.verdict.kind == Verdict::Kind::kFinished) respond(sequence, request.verdict.reason);
+  remove(sequence);
+  --ends_left_;
+  if (request.sequences().empty()) endDecided(request);
+}
+
+// The error is the only answer to a failed request.
 void ExecutorCore::endDecided(Request& request) {
   if (request.verdict.kind == Verdict::Kind::kFailed) {
     delivery_.reserve();
     delivery_.add(request, request.errorResponse());
-    while (!request.sequences().empty()) remove(*request.sequences().back());
-  }
-  while (!request.sequences().empty()) {
-    Sequence& sequence = *request.sequences().front();
-    respond(sequence, request.verdict.reason);
-    remove(sequence);
   }
   remove(request);
 }

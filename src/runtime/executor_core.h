@@ -70,8 +70,11 @@ class ExecutorCore {
   // round_begin: when the round began.
   void step(Clock::time_point round_begin);
   void publish();
-  // Answers and removes the requests that have a verdict.
+  // Ends requests that have a verdict: at once what runs, else as many sequences as this round may still end, one of
+  // each client in turn.
   void endDecided();
+  // Ends a sequence of a request that has a verdict, and with its last one the request.
+  void endDecided(Sequence& sequence);
   void endDecided(Request& request);
   // Answers a sequence that has new tokens, and removes it if it is complete.
   void answer(Sequence& sequence);
@@ -93,8 +96,9 @@ class ExecutorCore {
   StepLoop steps_;
   Delivery delivery_;
   ExecutorStatistics statistics_;
+  int32_t ends_left_ = 0;  // sequences that this round may still end
   int failed_rounds_ = 0;  // consecutive
-  bool idle_ = true;       // the last round ran no step, and no claim is to be retried
+  bool idle_ = true;       // the last round ran no step and ended all that has a verdict; no claim is to be retried
 
   std::mutex join_mutex_;
   std::thread thread_;  // last, because it uses all members above

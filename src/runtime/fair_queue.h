@@ -88,6 +88,8 @@ class FairQueue {
   size_t numClients() const { return num_clients_; }
   // Clients without entries whose counter is kept.
   size_t numIdle() const { return clients_.size() + (anonymous_ != nullptr ? 1 : 0) - num_clients_; }
+  // Whether a queue has the entry.
+  static bool contains(const QueueEntry& entry) { return entry.client_ != nullptr; }
   // The id with which the entry was added.
   static std::optional<uint64_t> clientOf(const QueueEntry& entry);
   // Running sequences of the entry's client.

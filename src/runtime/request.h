@@ -18,7 +18,7 @@
 
 namespace chorus {
 
-// Why a request must end early. Set by RequestTable::decide(), answered by ExecutorCore::endDecided().
+// Why a request must end early. Set by RequestTable, answered by ExecutorCore::endDecided().
 struct Verdict {
   enum class Kind {
     kNone,
@@ -28,6 +28,7 @@ struct Verdict {
   Kind kind = Kind::kNone;
   executor::FinishReason reason = executor::FinishReason::kNOT_FINISHED;
   std::shared_ptr<const Error> error;  // null: out of memory
+  bool in_line = false;                // waits for its turn to end (RequestTable::lineUpDecided)
 };
 
 // Created on the caller's thread. While it is in the inbox, `cancelled` may be set under Admission's mutex; afterwards

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/adapter_cache/adapter_error.h"
+#include "runtime/client_lines.h"
 #include "runtime/request.h"
 
 namespace chorus {
@@ -18,7 +19,10 @@ class RequestTable {
 
   // Adds a request that another thread made. Allocates nothing.
   Request& add(Requests::node_type node) noexcept { return *requests_.insert(std::move(node)).position->second; }
-  void remove(const Request& request) noexcept { requests_.erase(executor::IdType{request.id}); }
+  void remove(const Request& request) noexcept {
+    if (request.verdict.in_line) ending_.remove(request.client_id, request.id);
+    requests_.erase(executor::IdType{request.id});
+  }
   const Requests& all() const { return requests_; }
   // Null if there is none.
   Request* find(executor::IdType id) const {
@@ -29,12 +33,12 @@ class RequestTable {
   // Sets the request's verdict unless it has one. ExecutorCore then answers and removes the request.
   void decide(Request& request, executor::FinishReason reason) noexcept {
     if (request.verdict.kind != Verdict::Kind::kNone) return;
-    request.verdict = {Verdict::Kind::kFinished, reason, nullptr};
+    request.verdict = {.kind = Verdict::Kind::kFinished, .reason = reason, .error = nullptr};
     decided_ = true;
   }
   void decide(Request& request, const std::exception& error) noexcept {
     if (request.verdict.kind != Verdict::Kind::kNone) return;
-    request.verdict = {Verdict::Kind::kFailed, executor::FinishReason::kNOT_FINISHED, nullptr};
+    request.verdict = {.kind = Verdict::Kind::kFailed, .error = nullptr};
     decided_ = true;
     try {
       if (const auto* of_adapter = dynamic_cast<const AdapterError*>(&error)) {
@@ -46,21 +50,29 @@ class RequestTable {
       // Request::errorResponse() answers a null error as std::bad_alloc.
     }
   }
-  // Calls visit(request) for each request with a verdict; it may remove the request. If it throws, the rest follows in
-  // the next call.
+  // Puts the requests that got a verdict into their clients' lines and calls visit(request) for each, once. If it
+  // throws, the rest follows in the next call.
   template <typename Visit>
-  void forEachDecided(Visit visit) {
+  void lineUpDecided(Visit visit) {
     if (!decided_) return;
-    for (auto next = requests_.begin(); next != requests_.end();) {
-      Request& request = *(next++)->second;
-      if (request.verdict.kind != Verdict::Kind::kNone) visit(request);
+    for (const auto& [id, request] : requests_) {
+      Verdict& verdict = request->verdict;
+      if (verdict.kind == Verdict::Kind::kNone || verdict.in_line) continue;
+      ending_.add(request->client_id, id);
+      verdict.in_line = true;
+      visit(*request);
     }
     decided_ = false;
   }
+  // The first in line of the client whose turn it is; null if no request is in line.
+  Request* nextToEnd() noexcept { return ending_.empty() ? nullptr : find(ending_.nextTurn()); }
+  // Whether a request has a verdict.
+  bool anyDecided() const { return decided_ || !ending_.empty(); }
 
  private:
   Requests requests_;
-  bool decided_ = false;  // a request has a verdict
+  bool decided_ = false;                  // a request has a verdict and is in no line yet
+  ClientLines<executor::IdType> ending_;  // with a verdict
 };
 
 }  // namespace chorus
