@@ -96,11 +96,20 @@ CostlyRows::Group CostlyRows::groupAt(size_t begin, const StepPrices& prices) co
   return group;
 }
 
+// Sets computing_ for the client whose requests begin there in costly_.
+void CostlyRows::findComputed(size_t begin) {
+  computing_.clear();
+  for (size_t i = begin; i < costly_.size(); ++i) {
+    const RequestView& r = *costly_[i];
+    if (!r.running || r.client != costly_[begin]->client) break;
+    if (!r.generating) computing_.push_back(r.next_block);
+  }
+  std::ranges::sort(computing_);
+}
+
 // Whether the scheduler does not start the request before a costly context of its client has computed the next block.
 bool CostlyRows::waitsForOwnContext(const RequestView& r) const {
-  return !r.running && r.can_reuse_next && std::ranges::any_of(costly_, [&](const RequestView* other) {
-    return other->running && !other->generating && other->client == r.client && other->next_block == r.next_block;
-  });
+  return !r.running && r.can_reuse_next && std::ranges::binary_search(computing_, r.next_block);
 }
 
 void CostlyRows::makeLanes(const StepPrices& prices, int32_t chunk, double limit) {
@@ -114,6 +123,7 @@ void CostlyRows::makeLanes(const StepPrices& prices, int32_t chunk, double limit
       lanes_.push_back({.member = members_.size(), .next = groups_.size(), .end = groups_.size()});
       lanes_.back().next_waiting = lanes_.back().end_waiting = waiting_.size();
       members_.push_back({.client = r.client, .weight = r.weight});
+      findComputed(i);
     }
     Lane& lane = lanes_.back();
     double& demand = members_.back().demand;

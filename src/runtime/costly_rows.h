@@ -102,6 +102,7 @@ class CostlyRows {
   double chunkCost(RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const;
   Group groupAt(size_t begin, const StepPrices& prices) const;
   bool waitsForOwnContext(const RequestView& r) const;
+  void findComputed(size_t begin);
   void makeLanes(const StepPrices& prices, int32_t chunk, double limit);
   bool hasCostly(const ClientCredits::Client& client) const;
   // Reads that the lane's credit covers.
@@ -131,6 +132,7 @@ class CostlyRows {
   std::vector<RequestView*> costly_;
   std::vector<Group> groups_;
   std::vector<Waiting> waiting_;
+  std::vector<uint64_t> computing_;  // blocks that running contexts of the latest of members_ compute, ascending
   // The clients with costly requests, ascending. Their demands are the costs of all their groups, and of their waiting
   // requests that have a place.
   std::vector<ClientCredits::Member> members_;

@@ -360,6 +360,27 @@ TEST(CostlyRows, AsManyShortRequestsStartAsFitIntoTheLimit) {
   EXPECT_GT(starts * 0.15 * readsOf(10) / 300, 0.8 * readsOf(17));
 }
 
+// A request that waits for a block of its own client's context is offered no start, so that another one may start.
+TEST(CostlyRows, WhoWaitsForABlockOfItsOwnContextTakesNoTurn) {
+  for (const uint64_t client : {2, 3}) {
+    Player player;
+    player.requests = {generating(1)};
+    for (uint64_t i = 0; i < 3; ++i) {
+      player.requests.push_back(waiting(client, 10 + i, 0.1));
+      player.requests.back().running = true;
+      player.requests.back().next_block = 9 - i;
+    }
+    for (const uint64_t block : {8, 5}) {
+      player.requests.push_back(waiting(2, 20 + block, 3));
+      player.requests.back().next_block = block;
+      player.requests.back().can_reuse_next = true;
+    }
+    player.begin();
+    EXPECT_EQ(player.requests[4].skipped, client == 2) << "block 8 is computed";
+    EXPECT_EQ(player.requests[5].skipped, client != 2) << "block 5 is not";
+  }
+}
+
 // Others wait for blocks all the time. They are offered a start as well, because they may pause others.
 TEST(CostlyRows, ThoseThatCannotStartTakeNoStartsFromOthers) {
   for (const size_t others : {1, 3, 15}) {
