@@ -70,10 +70,14 @@ int32_t CostlyRows::longestChunk(const RequestView& r, const StepPrices& prices,
   return std::max(static_cast<int32_t>(most), kLeastChunk);
 }
 
-// The expected cost of the next chunk of a context. Sets RequestView::max_chunk.
+// The expected cost of the next chunk of a context, or of all of it if it may not be chunked. Sets
+// RequestView::max_chunk.
 double CostlyRows::chunkCost(RequestView& r, const StepPrices& prices, int32_t chunk, double limit) const {
-  r.max_chunk = longestChunk(r, prices, chunk, limit);
-  const int32_t rows = std::min({r.num_tokens - r.num_cached, chunk, r.max_chunk});
+  int32_t rows = r.num_tokens - r.num_cached;
+  if (chunked_context_ || r.was_paused) {
+    r.max_chunk = longestChunk(r, prices, chunk, limit);
+    rows = std::min({rows, chunk, r.max_chunk});
+  }
   return r.adapter_size * readsOf(rows) + prices.scored * scoredOf(r, rows) +
          prices.context_attention * kv_.attentionSize(r.num_cached, rows);
 }

@@ -54,7 +54,9 @@ class CostlyRows {
   // After a client without costly requests has left, it is expected to come back within this time.
   static constexpr auto kAway = StepTimes::kAlone;
 
-  explicit CostlyRows(KvSizes kv = {}) : kv_(std::move(kv)) {}
+  // chunked_context: as SchedulerLimits::chunked_context.
+  explicit CostlyRows(KvSizes kv = {}, bool chunked_context = true)
+      : kv_(std::move(kv)), chunked_context_(chunked_context) {}
 
   // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting,
   // and RequestView::max_chunk of contexts with costly attention. chunk: tokens that other contexts are expected to get
@@ -116,6 +118,7 @@ class CostlyRows {
   double limitOf(int64_t generated) const;
 
   KvSizes kv_;
+  bool chunked_context_;
   double owed_ = 0;  // what earlier steps took beyond their limits
   // The latest step:
   double spent_ = 0;          // costs of its costly rows

@@ -360,6 +360,24 @@ TEST(CostlyRows, AsManyShortRequestsStartAsFitIntoTheLimit) {
   EXPECT_GT(starts * 0.15 * readsOf(10) / 300, 0.8 * readsOf(17));
 }
 
+// Prompts of 200 tokens: their chunks of 64 tokens fit into the limit together, the whole prompts do not.
+TEST(CostlyRows, APromptThatMayNotBeChunkedCostsAllItsTokens) {
+  for (const bool chunked : {true, false}) {
+    for (const bool was_paused : {false, true}) {
+      Player player{.costly = CostlyRows({}, chunked)};
+      for (int i = 0; i < 80; ++i) player.requests.push_back(generating(1));
+      for (uint64_t i = 1; i <= 2; ++i) {
+        player.requests.push_back(waiting(2, i, 0.5));
+        player.requests.back().num_tokens = 200;
+        player.requests.back().was_paused = was_paused;
+      }
+      player.begin();
+      const int starts = (player.requests[80].skipped ? 0 : 1) + (player.requests[81].skipped ? 0 : 1);
+      EXPECT_EQ(starts, chunked || was_paused ? 2 : 1) << "a paused sequence is chunked anyway";
+    }
+  }
+}
+
 // A request that waits for a block of its own client's context is offered no start, so that another one may start.
 TEST(CostlyRows, WhoWaitsForABlockOfItsOwnContextTakesNoTurn) {
   for (const uint64_t client : {2, 3}) {

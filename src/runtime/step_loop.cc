@@ -19,7 +19,7 @@ StepLoop::StepLoop(const CoreOptions& options, const LogitsPostProcessors& post_
       kv_(options.kvSizes()),
       candidates_(options, admission, blocks_),
       builder_(options.scheduler.max_batch_size, options.scheduler.max_num_tokens),
-      costly_rows_(kv_),
+      costly_rows_(kv_, options.scheduler.chunked_context),
       sampler_(options.requests.vocab_size + options.requests.added_tokens, options.sampler_threads) {
   const auto slots = static_cast<size_t>(options.scheduler.max_batch_size);
   plan_.reserve(StepCandidates::maxCandidates(options), slots);
