@@ -61,6 +61,17 @@ void AddedVocabulary::Trie::insert(std::string_view content, int32_t id, WorkMet
   if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
 }
 
+void AddedVocabulary::Trie::erase(std::string_view content, int32_t id, WorkMeter& meter) {
+  uint32_t node = 0;
+  uint64_t steps = 0;
+  for (const char byte : content) {
+    node = childOf(node, byte, steps);
+    if (node == 0) break;
+  }
+  meter.charge(steps * kWorkPerNode);
+  if (node != 0 && nodes_[node].id == id) nodes_[node].id = -1;
+}
+
 size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64_t& steps) const {
   uint32_t node = 0;
   size_t length = 0;
@@ -74,6 +85,15 @@ size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64
 
 void AddedVocabulary::add(AddedToken token, int32_t id, WorkMeter& meter) {
   if (token.special) special_.emplace(token.content.bytes(), id);
+  if (const auto old = by_id_.find(id); old != by_id_.end() && old->second.normalized != token.normalized) {
+    if (old->second.normalized) {
+      normalized_.erase(old->second.decoded.bytes(), id, meter);
+      // The library decodes the token to its normalized form from then on.
+      token.decoded = old->second.decoded;
+    } else {
+      plain_.erase(old->second.content.bytes(), id, meter);
+    }
+  }
   by_content_[token.content.bytes()] = id;
   if (token.normalized)
     normalized_.insert(token.decoded.bytes(), id, meter);
@@ -92,9 +112,8 @@ std::optional<int32_t> AddedVocabulary::tokenId(std::string_view content) const 
   return it == by_content_.end() ? std::nullopt : std::optional(it->second);
 }
 
-void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
-                            FunctionRef<void(const Part&)> sink) const {
-  const Trie& trie = normalized ? normalized_ : plain_;
+void AddedVocabulary::split(Utf8View text, Search search, EncodeWork& work, FunctionRef<void(const Part&)> sink) const {
+  const Trie& trie = search.normalized ? normalized_ : plain_;
   const std::string_view bytes = text.bytes();
   size_t done = 0;
   // White space after the last token with rstrip. Tokens that end inside it reuse the range instead of scanning again.
@@ -117,6 +136,7 @@ void AddedVocabulary::split(Utf8View text, bool normalized, EncodeWork& work,
     at = end;
     const AddedToken& token = by_id_.at(id);
     if (token.single_word && (wordBefore(text, begin) || wordAt(text, end))) continue;
+    if (!search.special && isSpecial(token.content.bytes())) continue;
     // White space that the previous token has taken stays with that token.
     if (token.lstrip) {
       const size_t before = spaceBegin(text, begin, std::min(done, begin));

@@ -33,13 +33,18 @@ class AddedVocabulary {
     size_t end;
   };
 
-  // Adds a token, whose `decoded` must be set and not empty. tokenId() and find() return the token that was added last
-  // among those of equal content or id. Charges the meter and throws what it throws.
+  // Which tokens a search finds.
+  struct Search {
+    bool normalized;  // those that are matched after normalization (true) or before it (false)
+    bool special;     // false: special tokens are text, though no other token is found inside them
+  };
+
+  // Adds a token, whose `decoded` must be set and not empty. If a token has the same content or id, the new one
+  // replaces it, but a content that was special once stays special. Charges the meter and throws what it throws.
   void add(AddedToken token, int32_t id, WorkMeter& meter);
 
-  // Cuts text at the added tokens and passes the parts to sink in order. normalized: searches for the tokens that are
-  // matched after normalization (true) or before it (false). Charges the search to work.
-  void split(Utf8View text, bool normalized, EncodeWork& work, FunctionRef<void(const Part&)> sink) const;
+  // Cuts text at the added tokens and passes the parts to sink in order. Charges the search to work.
+  void split(Utf8View text, Search search, EncodeWork& work, FunctionRef<void(const Part&)> sink) const;
 
   const AddedToken* find(int32_t id) const;
   std::optional<int32_t> tokenId(std::string_view content) const;
@@ -53,6 +58,7 @@ class AddedVocabulary {
    public:
     // Charges the meter for the nodes that it visits.
     void insert(std::string_view content, int32_t id, WorkMeter& meter);
+    void erase(std::string_view content, int32_t id, WorkMeter& meter);
     // Returns the length of the longest token at the start of text and sets id; returns 0 if there is none. Adds the
     // number of visited nodes to steps.
     size_t longest(std::string_view text, int32_t& id, uint64_t& steps) const;

@@ -74,6 +74,7 @@ struct Tokenizer::State {
   AddedVocabulary added;
   std::map<std::string, std::string> special_tokens;
   std::map<std::string, std::string> chat_templates;
+  bool split_special_tokens = false;  // special tokens in a text are text
 
   // The limits of parsing a document, and the document's name.
   struct Parse {
@@ -87,7 +88,7 @@ struct Tokenizer::State {
   int32_t idEnd() const {
     return std::max(model->vocabulary().idEnd(), added.tokens().empty() ? 0 : added.tokens().rbegin()->first + 1);
   }
-  void addToken(AddedToken token, int32_t id, const Parse& parse);
+  void addToken(AddedToken token, std::optional<int32_t> given_id, const Parse& parse);
   void encodePart(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
   void encodeWords(Utf8View text, bool at_start, EncodeWork& work, TokenSink& sink) const;
 };
@@ -101,21 +102,22 @@ void Tokenizer::State::Parse::checkSize(int32_t tokens) const {
        source, tokens, most_tokens);
 }
 
-// Adds a token after checking its id. A token that the model has must have the model's id; other tokens must follow the
-// vocabulary in order. Throws kCorrupt otherwise.
-void Tokenizer::State::addToken(AddedToken token, int32_t id, const Parse& parse) {
+// Adds a token, or changes the properties of one that was added before. A token that the model has must have the
+// model's id; other tokens must follow the vocabulary in order. Throws kCorrupt otherwise. given_id: nullopt if the
+// file leaves the id to this function.
+void Tokenizer::State::addToken(AddedToken token, std::optional<int32_t> given_id, const Parse& parse) {
   const std::string& source = parse.source;
   const auto in_model = model->vocabulary().tokenId(token.content.bytes());
   const auto in_added = added.tokenId(token.content.bytes());
-  int32_t expected = static_cast<int32_t>(model->vocabulary().size());
-  if (!added.tokens().empty()) expected = std::max(expected, added.tokens().rbegin()->first + 1);
+  int32_t id = static_cast<int32_t>(model->vocabulary().size());
+  if (!added.tokens().empty()) id = std::max(id, added.tokens().rbegin()->first + 1);
   if (in_added)
-    expected = *in_added;
+    id = *in_added;
   else if (in_model)
-    expected = *in_model;
-  if (id != expected) {
+    id = *in_model;
+  if (given_id && *given_id != id) {
     fail(ErrorCode::kCorrupt, "{}: the added token '{}' has the id {}; expected {}", source,
-         printable(token.content.bytes()), id, expected);
+         printable(token.content.bytes()), *given_id, id);
   }
   parse.checkSize(id + 1);
   parse.meter.charge(WorkMeter::kObject + token.content.size());
@@ -147,7 +149,7 @@ void Tokenizer::State::readAddedTokens(const Json& tokenizer, const Parse& parse
   if (!list->is_array()) fail(ErrorCode::kInvalidArgument, "{}: 'added_tokens' must be a list", source);
   for (const Json& item : *list) {
     AddedToken token = readAddedToken(item, source);
-    const auto id = jsonGet<int32_t>(item, "id", source);
+    const auto id = item.contains("id") ? std::optional(jsonGet<int32_t>(item, "id", source)) : std::nullopt;
     if (!token.content.empty()) addToken(std::move(token), id, parse);
   }
 }
@@ -204,6 +206,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   state->readAddedTokens(tokenizer, parse);
   state->addConfigTokens(config, parse);
   state->special_tokens = readSpecialTokens(config);
+  state->split_special_tokens = config.is_object() && jsonGetOr<bool>(config, "split_special_tokens", false, source);
   state->chat_templates = readChatTemplates(config, source);
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
 }
@@ -220,12 +223,13 @@ void Tokenizer::State::encodePart(Utf8View text, bool at_start, EncodeWork& work
     text = normalized.view();
     at_start = at_start && !normalized.lostStart();
   }
-  added.split(text, true, work, [&](const AddedVocabulary::Part& part) {
-    if (part.id >= 0)
-      sink.push(part.id);
-    else
-      encodeWords(text.sub(part.begin, part.end), at_start && part.begin == 0, work, sink);
-  });
+  added.split(text, {.normalized = true, .special = !split_special_tokens}, work,
+              [&](const AddedVocabulary::Part& part) {
+                if (part.id >= 0)
+                  sink.push(part.id);
+                else
+                  encodeWords(text.sub(part.begin, part.end), at_start && part.begin == 0, work, sink);
+              });
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
@@ -251,12 +255,13 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
     if (add_special_tokens) ids.insert(ids.end(), special.begin(), special.end());
   };
   append(state_->special.before);
-  state_->added.split(*whole, false, work, [&](const AddedVocabulary::Part& part) {
-    if (part.id >= 0)
-      sink.push(part.id);
-    else
-      state_->encodePart(whole->sub(part.begin, part.end), part.begin == 0, work, sink);
-  });
+  state_->added.split(*whole, {.normalized = false, .special = !state_->split_special_tokens}, work,
+                      [&](const AddedVocabulary::Part& part) {
+                        if (part.id >= 0)
+                          sink.push(part.id);
+                        else
+                          state_->encodePart(whole->sub(part.begin, part.end), part.begin == 0, work, sink);
+                      });
   append(state_->special.after);
   sink.check();
   return ids;
@@ -291,7 +296,10 @@ const Utf8Text* Tokenizer::decoderText(int32_t id) const {
   return token != nullptr ? &token->decoded : state_->model->vocabulary().tokenText(id);
 }
 
-bool Tokenizer::isSpecial(int32_t id) const { return state_->added.isSpecial(tokenText(id)); }
+bool Tokenizer::isSpecial(int32_t id) const {
+  const Utf8Text* text = decoderText(id);
+  return text != nullptr && state_->added.isSpecial(text->bytes());
+}
 
 std::optional<int32_t> Tokenizer::specialId(const char* name) const {
   const auto it = state_->special_tokens.find(name);

@@ -40,8 +40,8 @@ class Tokenizer {
                                                    const std::string& source);
   ~Tokenizer();
 
-  // Invalid UTF-8 is read as U+FFFD. Special tokens that occur in the text are always recognised; add_special_tokens
-  // adds the special tokens around the text (begin of text and the like).
+  // Invalid UTF-8 is read as U+FFFD. Special tokens that occur in the text are recognised unless the config has
+  // split_special_tokens; add_special_tokens adds the special tokens around the text (begin of text and the like).
   // Charges its work to the meter and throws what the meter throws; throws TooManyTokens beyond the limits, and
   // Error(kInvalidArgument) if the tokenizer's stages need too much memory. Including the result's own growth, memory
   // is at most half a megabyte and 16 bytes for each byte of text, where an invalid byte counts as the three bytes of
@@ -61,6 +61,8 @@ class Tokenizer {
   // The text that the decoder receives: tokenText, except for normalized added tokens. Null for an id without a token;
   // a token's text may be empty.
   const Utf8Text* decoderText(int32_t id) const;
+  // Whether decode() skips the token as special. As in the library, that depends on decoderText(): a token that a
+  // normalizer changes is not skipped.
   bool isSpecial(int32_t id) const;
 
   std::optional<int32_t> bosId() const { return specialId("bos_token"); }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "formats/sentencepiece_model.h"
+#include "text/tokenizer/configured_tokens.h"
 #include "text/tokenizer/rank_files_import.h"
 #include "text/tokenizer/sentencepiece_import.h"
 #include "text/tokenizer/tokenizer.h"
@@ -93,6 +94,11 @@ class Lookup {
     const Found found = find(name);
     return found.text == nullptr ? Json() : parseJson(*found.text, found.path);
   }
+  TokenizerConfigFile readConfig(const char* name) const {
+    const Found found = find(name);
+    if (found.text == nullptr) return {};
+    return {*found.text, found.path, parseJson(*found.text, found.path)};
+  }
   // Names of the additional templates; all come from one set, never from both.
   std::vector<std::string> moreTemplates() const {
     const std::string folder = std::string(kMoreTemplates) + "/";
@@ -111,13 +117,6 @@ class Lookup {
   const TokenizerFileSet& files_;
   const TokenizerFileSet* fallback_;
 };
-
-void addSpecialTokensMap(const Json& map, Json& config) {
-  if (!map.is_object()) return;
-  for (const auto& [name, value] : map.items()) {
-    if (!config.contains(name)) config[name] = value;
-  }
-}
 
 // Adds the tokens of added_tokens.json ({"text": id}), which is older than added_tokens_decoder.
 void addAddedTokens(const Json& added, Json& config, const std::string& source) {
@@ -255,12 +254,16 @@ TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerF
   }
   const auto found = lookup.find(*name);
   files.source = found.path;
-  files.config = lookup.readJson("tokenizer_config.json");
-  if (!files.config.is_object()) files.config = Json::object();
-  addSpecialTokensMap(lookup.readJson("special_tokens_map.json"), files.config);
-  files.tokenizer = name == std::begin(kTokenizerFiles)
-                        ? parseTokenizerJson(*found.text, files.source)
-                        : importTokenizer(*name, *found.text, lookup, files.config, files.source, meter);
+  const TokenizerConfigFile config = lookup.readConfig("tokenizer_config.json"),
+                            map = lookup.readConfig("special_tokens_map.json");
+  files.config = config.json.is_object() ? config.json : Json::object();
+  if (name == std::begin(kTokenizerFiles)) {
+    files.tokenizer = parseTokenizerJson(*found.text, files.source);
+    addConfiguredTokens(config, map, lookup.readConfig("added_tokens.json"), files.tokenizer, files.config);
+  } else {
+    addSpecialTokensMap(map, files.config);
+    files.tokenizer = importTokenizer(*name, *found.text, lookup, files.config, files.source, meter);
+  }
   addTemplates(lookup, files.config);
   return files;
 }

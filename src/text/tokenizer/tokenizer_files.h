@@ -44,18 +44,19 @@ TokenizerFileSet readTokenizerFileSet(const Directory& directory, const Tokenize
 TokenizerFileSet readTokenizerFileSet(const std::filesystem::path& directory);
 
 struct TokenizerFiles {
-  Json tokenizer;      // tokenizer.json, or its equivalent for other files
-  Json config;         // object: tokenizer_config.json with what other files add to it
+  Json tokenizer;  // tokenizer.json with the tokens of other files, or its equivalent for a tokenizer in other files
+  Json config;     // object: tokenizer_config.json with what other files add to it
   std::string source;  // for errors: the file that tokenizer was read from
 };
 
 // Sources, in order of precedence:
 // - tokenizer: tokenizer.json, tekken.json (Mistral), tokenizer.model (SentencePiece, or tiktoken's format as Llama 3
-// has
-//   it), tiktoken.model, qwen.tiktoken, r50k_base.tiktoken, cl100k_base.tiktoken, o200k_base.tiktoken, vocab.json with
-//   merges.txt, vocab.txt (WordPiece);
-// - config: tokenizer_config.json; what it lacks comes from the older files special_tokens_map.json and, without a
-//   tokenizer.json, added_tokens.json;
+//   has it), tiktoken.model, qwen.tiktoken, r50k_base.tiktoken, cl100k_base.tiktoken, o200k_base.tiktoken, vocab.json
+//   with merges.txt, vocab.txt (WordPiece);
+// - config: tokenizer_config.json; unless it has added_tokens_decoder, special_tokens_map.json replaces values of it,
+// and
+//   added_tokens.json adds tokens. With a tokenizer.json the tokens of all of them are entered into `tokenizer`
+//   (configured_tokens.h);
 // - chat templates: chat_template.jinja and additional_chat_templates/, then the config, then chat_template.json.
 //
 // fallback: if `files` has no tokenizer, files that it lacks are taken from fallback; null: none. Throws Error. Charges

@@ -1,8 +1,10 @@
 // The files of a model directory that is no trusted one: each is read or refused, and a tokenizer that is read encodes
 // and decodes. The first byte of the input chooses the kind of file. The rest is the file, or, for a directory of two
-// files, both with a byte of zero between them; for half of the kinds a config follows after another zero.
+// files, both with a byte of zero between them; a config follows after another zero. Beside a fixed tokenizer.json lie
+// the config and the two older files.
 // parses: src/text/tokenizer/tokenizer_files.cc src/text/tokenizer/rank_files_import.cc
-// parses: src/text/tokenizer/vocabulary_files_import.cc src/text/tokenizer/config_tokens.cc src/base/base64.cc
+// parses: src/text/tokenizer/vocabulary_files_import.cc src/text/tokenizer/configured_tokens.cc
+// src/text/tokenizer/config_tokens.cc src/base/base64.cc
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -48,6 +50,11 @@ std::string tekkenFile(std::string_view config, std::string_view tokens) {
   return text + "]}";
 }
 
+constexpr std::string_view kTokenizerJson = R"({"normalizer":{"type":"Lowercase"},"added_tokens":[
+{"id":1,"content":"<s>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},
+{"id":4,"content":"<X>","single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":false}],
+"model":{"type":"BPE","vocab":{"a":0,"<s>":1,"b":2,"ab":3},"merges":["a b"]}})";
+
 void readFiles(const chorus::TokenizerFileSet& set) {
   using namespace chorus;
   try {
@@ -85,8 +92,13 @@ void chorus::test::fuzzOne(const uint8_t* data, size_t size) {
   } else if (kind < 13) {
     const std::string config = takePart();
     set.files["tekken.json"] = tekkenFile(config, takePart());
-  } else {
+  } else if (kind < 15) {
     set.files["tekken.json"] = takePart();
+  } else {
+    set.files["tokenizer.json"] = kTokenizerJson;
+    for (const char* name : {"special_tokens_map.json", "added_tokens.json"}) {
+      if (std::string part = takePart(); !part.empty()) set.files[name] = std::move(part);
+    }
   }
   if (!rest.empty()) set.files["tokenizer_config.json"] = std::string(rest);
   readFiles(set);

@@ -138,6 +138,55 @@ TEST(TokenizerFilesTest, OtherFilesThanTokenizerJson) {
   }
 }
 
+// A tokenizer.json with other files beside it, as tests/oracle/text_configured_goldens.py recorded.
+TEST(TokenizerFilesTest, FilesBesideATokenizerJson) {
+  for (const Json& row : readLines("configured.jsonl")) {
+    SCOPED_TRACE(row["base"].dump() + row["files"].dump());
+    TokenizerFileSet set{"d", {}};
+    Json document = readJsonFile(kGoldens + row["base"].get<std::string>() + ".json");
+    document["padding"] = row.value("padding", Json());
+    set.files["tokenizer.json"] = document.dump();
+    for (const auto& [name, text] : row["files"].items()) set.files[name] = text.get<std::string>();
+    const auto tokenizer = load(set);
+    for (const auto& [name, content] : row["names"].items()) {
+      if (!name.ends_with("_token")) continue;
+      EXPECT_EQ(Json(tokenizer->specialTokens().at(name)), content) << name;
+    }
+    for (const Json& item : row["cases"]) {
+      const auto text = item["text"].get<std::string>();
+      const Ids ids = item["ids"];
+      EXPECT_EQ(tokenizer->encode(text, false), ids) << text;
+      EXPECT_EQ(tokenizer->decode(ids, false), item["decoded"]) << text;
+      EXPECT_EQ(tokenizer->decode(ids, true), item["skipped"]) << text;
+    }
+  }
+}
+
+// Refused by transformers too, though by exceptions of Python.
+TEST(TokenizerFilesTest, RefusalsOfFilesBesideATokenizerJson) {
+  const std::string tokenizer = readFile(kGoldens + "gpt2.json", size_t{1} << 20);
+  const auto refusal = [&](const char* name, const char* text) {
+    return errorOf([&] { load({"d", {{"tokenizer.json", tokenizer}, {name, text}}}); });
+  };
+  const auto config = [&](const char* text) { return refusal("tokenizer_config.json", text); };
+  EXPECT_EQ(config(R"({"added_tokens_decoder": []})"),
+            "d/tokenizer_config.json: 'added_tokens_decoder' must be an object");
+  EXPECT_EQ(config(R"({"added_tokens_decoder": {"x": {"content": "a"}}})"),
+            "d/tokenizer_config.json: 'added_tokens_decoder' has a key that is not a token id");
+  EXPECT_EQ(config(R"({"added_tokens_decoder": {"1": {"content": "a"}, "01": {"content": "b"}}})"),
+            "d/tokenizer_config.json: two added tokens have the id 1");
+  EXPECT_EQ(config(R"({"bos_token": 5})"),
+            "d/tokenizer_config.json: bos_token must be a token: a string, or an object with a 'content'");
+  EXPECT_THAT(config(R"({"extra_special_tokens": [null]})"), HasSubstr("extra_special_tokens must be a token"));
+  EXPECT_THAT(config(R"({"extra_special_tokens": "a"})"), HasSubstr("'extra_special_tokens' must be a list of tokens"));
+  EXPECT_THAT(config(R"({"split_special_tokens": 3})"), HasSubstr("split_special_tokens"));
+  EXPECT_EQ(refusal("special_tokens_map.json", "[]"), "d/special_tokens_map.json: expected a JSON object");
+  EXPECT_EQ(refusal("added_tokens.json", R"({"a": "b"})"),
+            "d/added_tokens.json: the token 'a' has an id that is not a number");
+  EXPECT_EQ(refusal("added_tokens.json", R"({"a": 430, "b": 430})"),
+            "d/added_tokens.json: two added tokens have the id 430");
+}
+
 TEST(TokenizerFilesTest, TokenizersDecodeWhatTheyEncode) {
   const std::string text = "The quick  brown f\u00f6x,\n\u65e5\u672c \U0001F600 it's 1234";
   for (const char* kind : {"vocab_and_merges", "tiktoken.llama3", "tiktoken.cl100k", "tekken"}) {

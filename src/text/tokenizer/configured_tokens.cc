@@ -1,0 +1,324 @@
+#include "text/tokenizer/configured_tokens.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "text/tokenizer/config_tokens.h"
+#include "text/unicode.h"
+
+namespace chorus {
+namespace {
+
+constexpr const char* kDecoder = "added_tokens_decoder";
+constexpr const char* kExtra = "extra_special_tokens";
+constexpr const char* kAdditional = "additional_special_tokens";
+constexpr const char* kSpecific = "model_specific_special_tokens";
+// The special tokens that every tokenizer has, in the order in which those that are missing get ids.
+constexpr std::string_view kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                       "pad_token", "cls_token", "mask_token"};
+
+bool isStandardName(std::string_view name) { return std::ranges::find(kNames, name) != std::end(kNames); }
+
+// The keys of the top-level object, or of the object that it has at `field`, in the order of the text. Documents that
+// keep the order take quadratic time.
+class KeyOrder final : public JsonEvents {
+ public:
+  static std::vector<std::string> of(const TokenizerConfigFile& file, std::string_view field = {}) {
+    KeyOrder order(field);
+    if (file.json.is_object()) parseJsonEvents(file.text, file.path, {}, order);
+    return std::move(order.keys_);
+  }
+
+  bool key(string_t& key) override {
+    if (depth_ == 1 && !field_.empty()) {
+      in_field_ = key == field_;
+      if (in_field_) keys_.clear(), seen_.clear();
+    } else if (depth_ == (field_.empty() ? 1 : 2) && (field_.empty() || in_field_) && seen_.insert(key).second) {
+      keys_.push_back(key);
+    }
+    return true;
+  }
+  bool start_object(std::size_t) override { return ++depth_, true; }
+  bool end_object() override { return --depth_, true; }
+  // A list counts as two levels, so that the keys of the objects in it are not taken for those of the field.
+  bool start_array(std::size_t) override { return depth_ += 2, true; }
+  bool end_array() override { return depth_ -= 2, true; }
+
+ private:
+  explicit KeyOrder(std::string_view field) : field_(field) {}
+
+  std::string_view field_;
+  bool in_field_ = false;
+  int depth_ = 0;
+  std::vector<std::string> keys_;
+  std::set<std::string> seen_;
+};
+
+struct Token {
+  std::string content;
+  bool is_text = false;  // given as a string, without properties
+  bool single_word = false, lstrip = false, rstrip = false, special = false;
+  std::optional<bool> normalized;  // nullopt: the opposite of `special`
+
+  auto key() const { return std::tie(content, is_text, single_word, lstrip, rstrip, special, normalized); }
+  Json item() const {
+    return {{"content", content}, {"single_word", single_word}, {"lstrip", lstrip},
+            {"rstrip", rstrip},   {"special", special},         {"normalized", normalized.value_or(!special)}};
+  }
+};
+
+// `what` names the token in errors.
+Token readToken(const Json& value, std::string_view what, const std::string& source) {
+  auto content = tokenContent(value);
+  if (!content) {
+    fail(ErrorCode::kInvalidArgument, "{}: {} must be a token: a string, or an object with a 'content'", source,
+         printable(what));
+  }
+  Token token{.content = std::move(*content), .is_text = value.is_string()};
+  if (token.is_text) return token;
+  token.single_word = jsonGetOr<bool>(value, "single_word", false, source);
+  token.lstrip = jsonGetOr<bool>(value, "lstrip", false, source);
+  token.rstrip = jsonGetOr<bool>(value, "rstrip", false, source);
+  token.special = jsonGetOr<bool>(value, "special", false, source);
+  const auto normalized = value.find("normalized");
+  if (normalized != value.end() && !normalized->is_null())
+    token.normalized = jsonGet<bool>(value, "normalized", source);
+  return token;
+}
+
+// What Python takes for false.
+bool isFalsy(const Json& config, const char* key) {
+  const auto it = config.find(key);
+  return it == config.end() || it->empty() || *it == false || *it == "" || *it == 0;
+}
+
+const Json& listOf(const Json& json, const char* key, const std::string& source) {
+  static const Json kNone = Json::array();
+  const auto it = json.find(key);
+  if (it == json.end() || it->is_null()) return kNone;
+  if (!it->is_array()) fail(ErrorCode::kInvalidArgument, "{}: '{}' must be a list of tokens", source, key);
+  return *it;
+}
+
+// Special tokens with names that only some models have, e.g. "image_token". A name keeps its place when it gets another
+// value.
+class NamedTokens {
+ public:
+  void set(const std::string& name, Token token) {
+    const auto [it, is_new] = place_.try_emplace(name, items_.size());
+    if (is_new)
+      items_.emplace_back(name, std::move(token));
+    else
+      items_[it->second].second = std::move(token);
+  }
+  void setAll(const Json& object, const std::vector<std::string>& order, const std::string& source) {
+    for (const std::string& name : order) {
+      if (const auto it = object.find(name); it != object.end()) set(name, readToken(*it, name, source));
+    }
+  }
+  const std::vector<std::pair<std::string, Token>>& items() const { return items_; }
+
+ private:
+  std::vector<std::pair<std::string, Token>> items_;
+  std::map<std::string, size_t> place_;
+};
+
+class Reader {
+ public:
+  Reader(const TokenizerConfigFile& config_file, const TokenizerConfigFile& map, const TokenizerConfigFile& added,
+         Json& tokenizer, Json& config)
+      : config_file_(config_file),
+        map_(map),
+        added_(added),
+        tokenizer_(tokenizer),
+        config_(config),
+        source_(config_file.text.empty() ? map.path : config_file.path) {}
+
+  void read() {
+    Json& list = tokenizer_["added_tokens"];
+    if (list.is_null()) list = Json::array();
+    for (const Json& item : list) known_.insert(jsonGet<std::string>(item, "content", source_));
+    readNames();
+    if (config_.contains(kDecoder))
+      readDecoder();
+    else
+      readOlderFiles();
+    for (const auto& [id, token] : by_id_) known_.insert(token.content);
+    readSpecialTokens();
+    addTokens(list);
+    config_.erase(kDecoder);
+  }
+
+ private:
+  // Names that tokenizer_config.json gives to tokens of this model.
+  void readNames() {
+    if (config_.contains(kAdditional) && isFalsy(config_, kExtra)) {
+      config_[kExtra] = std::move(config_[kAdditional]);
+      config_.erase(kAdditional);
+      extra_name_ = kAdditional;
+    }
+    NamedTokens named;
+    for (const std::string& name : KeyOrder::of(config_file_)) {
+      const auto it = config_.find(name);
+      if (it == config_.end() || !name.ends_with("_token") || isStandardName(name)) continue;
+      if (it->is_string())
+        named.set(name, readToken(*it, name, source_));
+      else if (it->is_object() && it->contains("__type") && (*it)["__type"] == "AddedToken")
+        objects_.push_back(name);
+    }
+    if (const auto it = config_.find(kExtra); it != config_.end() && it->is_object()) {
+      named.setAll(*it, KeyOrder::of(config_file_, extra_name_), source_);
+      config_.erase(kExtra);
+    }
+    if (const auto it = config_.find(kSpecific); named.items().empty() && it != config_.end() && it->is_object()) {
+      named.setAll(*it, KeyOrder::of(config_file_, kSpecific), source_);
+    }
+    explicit_ = std::move(named);
+  }
+
+  void readDecoder() {
+    const Json& decoder = config_[kDecoder];
+    if (!decoder.is_object()) fail(ErrorCode::kInvalidArgument, "{}: '{}' must be an object", source_, kDecoder);
+    for (const auto& [key, value] : decoder.items()) {
+      if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string::npos) {
+        fail(ErrorCode::kCorrupt, "{}: '{}' has a key that is not a token id", source_, kDecoder);
+      }
+      if (!value.is_object()) fail(ErrorCode::kInvalidArgument, "{}: '{}' must have only objects", source_, kDecoder);
+      enter(std::stoull(key), readToken(value, kDecoder, source_), source_);
+    }
+  }
+
+  void readOlderFiles() {
+    addSpecialTokensMap(map_, config_);
+    if (const auto it = config_.find(kExtra); it != config_.end() && it->is_object()) {
+      explicit_.setAll(*it, KeyOrder::of(map_, kExtra), source_);
+      config_.erase(kExtra);
+    }
+    readAddedTokens();
+    // The tokenizer's own tokens count as tokens of the config: they keep their ids, and one that is named becomes
+    // special.
+    for (const Json& item : tokenizer_["added_tokens"]) {
+      by_id_.erase(jsonGet<uint64_t>(item, "id", source_));
+      if (!jsonGetOr<bool>(item, "special", false, source_)) ordinary_.push_back(readToken(item, "token", source_));
+    }
+  }
+
+  void readAddedTokens() {
+    if (added_.json.is_null()) return;
+    if (!added_.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", added_.path);
+    std::set<std::string> special;
+    for (const std::string_view name : kNames) {
+      if (const auto it = config_.find(name); it != config_.end())
+        if (auto content = tokenContent(*it)) special.insert(std::move(*content));
+    }
+    for (const Json& token : listOf(config_, kExtra, source_))
+      if (auto content = tokenContent(token)) special.insert(std::move(*content));
+    for (const auto& [content, id] : added_.json.items()) {
+      if (!id.is_number_unsigned()) {
+        fail(ErrorCode::kCorrupt, "{}: the token '{}' has an id that is not a number", added_.path, printable(content));
+      }
+      const bool is_special = special.contains(content);
+      enter(id.get<uint64_t>(), {.content = content, .special = is_special, .normalized = !is_special}, added_.path);
+    }
+  }
+
+  void enter(uint64_t id, Token token, const std::string& source) {
+    if (!by_id_.emplace(id, std::move(token)).second)
+      fail(ErrorCode::kCorrupt, "{}: two added tokens have the id {}", source, id);
+  }
+
+  // The special tokens by their names, and then those of the list.
+  void readSpecialTokens() {
+    if (const auto padding = tokenizer_.find("padding"); padding != tokenizer_.end() && padding->is_object()) {
+      if (!config_.contains("pad_token")) config_["pad_token"] = padding->value("pad_token", Json());
+    }
+    for (const std::string_view name : kNames) {
+      const auto it = config_.find(name);
+      if (it != config_.end() && !it->is_null()) special_.push_back(readToken(*it, name, source_));
+    }
+    NamedTokens named;
+    const auto take = [&](const std::string& name) {
+      const auto it = config_.find(name);
+      if (it != config_.end() && (it->is_string() || it->is_object())) named.set(name, readToken(*it, name, source_));
+    };
+    for (const std::string& name : objects_) take(name);
+    if (!config_.contains(kDecoder)) {
+      for (const std::string& name : KeyOrder::of(map_))
+        if (name.ends_with("_token") && !isStandardName(name)) take(name);
+    }
+    for (const auto& [name, token] : explicit_.items()) named.set(name, token);
+    for (const auto& [name, token] : named.items()) {
+      special_.push_back(token);
+      if (name.ends_with("_token")) config_[name] = token.content;
+    }
+    named_count_ = special_.size();
+    const char* extra = config_.contains(kExtra) ? kExtra : kAdditional;
+    for (const Json& token : listOf(config_, extra, source_)) special_.push_back(readToken(token, extra, source_));
+  }
+
+  void addTokens(Json& list) {
+    std::set<std::string> named;
+    for (size_t i = 0; i < named_count_; ++i) named.insert(special_[i].content);
+    const auto add = [&](Token token) {
+      if (token.is_text || named.contains(token.content)) token.special = true;
+      if (!token.content.empty()) list.push_back(token.item());
+    };
+    for (Token& token : ordinary_) {
+      if (named.contains(token.content)) add(std::move(token));
+    }
+    for (auto& [id, token] : by_id_) add(std::move(token));
+    std::set<decltype(std::declval<const Token&>().key())> done;
+    for (const Token& token : special_) {
+      if (!known_.contains(token.content) && done.insert(token.key()).second) add(token);
+    }
+  }
+
+  const TokenizerConfigFile& config_file_;
+  const TokenizerConfigFile& map_;
+  const TokenizerConfigFile& added_;
+  Json& tokenizer_;
+  Json& config_;
+  const std::string& source_;         // for errors
+  const char* extra_name_ = kExtra;   // where the config has its extra tokens
+  std::vector<std::string> objects_;  // names in the config whose values are objects
+  NamedTokens explicit_;              // these values take precedence over those of special_tokens_map.json
+  std::map<uint64_t, Token> by_id_;   // the tokens of added_tokens_decoder, or of the older files
+  std::vector<Token> ordinary_;  // the tokenizer's added tokens that are not special, if there are only older files
+  std::set<std::string> known_;  // contents of the tokenizer's added tokens and of by_id_
+  std::vector<Token> special_;   // special tokens: first those with names
+  size_t named_count_ = 0;
+};
+
+}  // namespace
+
+void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config) {
+  if (map.json.is_null() || config.contains(kDecoder)) return;
+  if (!map.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", map.path);
+  for (const auto& [name, value] : map.json.items()) {
+    Json& own = config[name];
+    if (name == kExtra && value.is_array() && own.is_array()) {
+      std::set<std::string> there;
+      for (const Json& token : own) there.insert(token.dump());
+      for (Json token : value) {
+        if (token.is_object()) token["special"] = true;
+        if (there.insert(token.dump()).second) own.push_back(std::move(token));
+      }
+    } else {
+      own = value;
+      if (own.is_object() && name != kExtra) own["special"] = true;
+    }
+  }
+}
+
+void addConfiguredTokens(const TokenizerConfigFile& config_file, const TokenizerConfigFile& map,
+                         const TokenizerConfigFile& added, Json& tokenizer, Json& config) {
+  Reader(config_file, map, added, tokenizer, config).read();
+}
+
+}  // namespace chorus
