@@ -13,14 +13,41 @@ namespace {
 // Work charged for comparing a name without the regex engine.
 constexpr uint64_t kCompare = 16;
 
-// Python writes named groups as (?P<name>...), Regex reads (?<name>...).
+// Rewrites what Python and Oniguruma read differently: Python's named groups, (?P<name>...), and classes, in which
+// Python takes '[', '&' and a first ']' as they are, where Oniguruma has nested classes, [:names:] and intersections.
 std::string fromPython(std::string_view pattern) {
   std::string out;
-  size_t from = 0;
-  for (size_t at = 0; (at = pattern.find("(?P<", from)) != std::string_view::npos; from = at + 3) {
-    out.append(pattern.substr(from, at - from)).append("(?");
+  bool in_class = false;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    const std::string_view rest = pattern.substr(at);
+    if (rest[0] == '\\') {
+      out += rest.substr(0, 2);
+      ++at;
+    } else if (in_class) {
+      in_class = rest[0] != ']';
+      if (rest[0] == '[' || rest[0] == '&') out += '\\';
+      out += rest[0];
+    } else if (rest[0] == '[') {
+      in_class = true;
+      const std::string_view begin = rest.substr(0, rest.starts_with("[^") ? 2 : 1);
+      out += begin;
+      at += begin.size() - 1;
+      if (rest.substr(begin.size()).starts_with(']')) {
+        out += "\\]";
+        ++at;
+      }
+    } else if (rest.starts_with("(?#")) {  // a comment, which may have brackets
+      const size_t end = rest.find(')');
+      if (end == std::string_view::npos) return out.append(rest);  // both refuse it
+      at += end;
+    } else if (rest.starts_with("(?P<")) {
+      out += "(?<";
+      at += 3;
+    } else {
+      out += rest[0];
+    }
   }
-  return out.append(pattern.substr(from));
+  return out;
 }
 
 // The pattern as a plain name if it has only name characters and dots; an unescaped dot, which matches any character,

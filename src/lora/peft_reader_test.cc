@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "base/testing/error_of.h"
@@ -304,6 +306,40 @@ TEST(ModulePatternTest, MatchesAsPeftDoes) {
   EXPECT_TRUE(matches("a.b", "x.a\u00e9b"));
   EXPECT_TRUE(matches("", "a."));
   EXPECT_FALSE(matches("", "a"));
+}
+
+// The names that Python's re.match(r"(.*\.)?(PATTERN)$", name) finds, as recorded from Python 3.11.
+TEST(ModulePatternTest, ClassesAreReadAsInPython) {
+  using Names = std::vector<std::string>;
+  const Names names = {"[", "a", "b", "&", "|", "~", ":", "a]", "b]", ":]", "p", "1", "]", "[a", "(", "?", "P<", "(P<"};
+  const std::vector<std::pair<std::string, Names>> cases = {
+      {"[[a]", {"[", "a"}},
+      {"[[:alpha:]]", {"a]", ":]"}},
+      {"[a[b]]", {"a]", "b]"}},
+      {"[a&&b]", {"a", "b", "&"}},
+      {"[a||b]", {"a", "b", "|"}},
+      {"[a~~b]", {"a", "b", "~"}},
+      {"[]a]", {"a", "]"}},
+      {"[^]a]", {"[", "b", "&", "|", "~", ":", "p", "1", "(", "?"}},
+      {R"([\]&&a])", {"a", "&", "]"}},
+      {R"([\w&&\d])", {"a", "b", "&", "p", "1"}},
+      {"[[]", {"["}},
+      {R"(\[a)", {"[a"}},
+      {"(?#[)a", {"a"}},
+      {"[(?P<a>)]", {"a", "(", "?"}},
+      {"(?P<n>[[])", {"["}},
+      {R"(\(?P<)", {"P<", "(P<"}},
+  };
+  for (const auto& [pattern, expected] : cases) {
+    const auto compiled = ModulePattern::ofNameEnd(pattern, "c", std::make_shared<PatternWork>("c", 100));
+    Names found;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(found),
+                 [&](const std::string& name) { return compiled.matches(name); });
+    EXPECT_EQ(found, expected) << pattern;
+  }
+  for (const char* pattern : {"a[", "[]", "a(?#"}) {
+    EXPECT_THROW(ModulePattern::ofNameEnd(pattern, "c", std::make_shared<PatternWork>("c", 100)), Error) << pattern;
+  }
 }
 
 // Thousands of patterns, each of which backtracks over every name: the configuration is refused by its work budget.
