@@ -161,14 +161,19 @@ void AdaptedModules::adaptTiedHead() {
 
 bool AdaptedModules::isParameter(const std::string& name, const ModuleTensors& tensors) const {
   const auto any = [&](auto&& is) { return is(tensors.key.module) || is(tensors.own_name); };
-  const bool by_module = any([&](const std::string& module) { return config_.modules.includes(module); }) ||
-                         isTiedHead(tensors.key.module);
+  const bool by_module =
+      any([&](const std::string& module) { return isTarget(module); }) || isTiedHead(tensors.key.module);
   const bool by_parameter =
       any([&](const std::string& module) { return config_.modules.includesParameter(module + ".weight"); });
   if (any([&](const std::string& module) { return config_.modules.saves(module); })) {
     refuse(name,
            fmt::format("belongs to a module that {} lists in modules_to_save; such a module cannot have LoRA tensors",
                        config_source_));
+  }
+  if (!by_module && !by_parameter && config_.modules.targetsAllLinear() && tensors.layer < 0) {
+    refuse(name, fmt::format("is of the embedding or the output head, which all-linear, the target_modules of {}, does "
+                             "not include; name the modules there",
+                             config_source_));
   }
   if (!by_module && !by_parameter) {
     refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
@@ -180,7 +185,12 @@ bool AdaptedModules::isParameter(const std::string& name, const ModuleTensors& t
 
 bool AdaptedModules::isTiedHead(const std::string& module) const {
   return config_.ensure_weight_tying && target_.config.tie_word_embeddings && names_.isHead(module) &&
-         config_.modules.includes(names_.embedding);
+         isTarget(names_.embedding);
+}
+
+bool AdaptedModules::isTarget(const std::string& module) const {
+  if (config_.modules.targetsAllLinear() && (names_.isEmbedding(module) || names_.isHead(module))) return false;
+  return config_.modules.includes(module);
 }
 
 }  // namespace chorus

@@ -48,7 +48,6 @@ ModuleNames readNames(const Json& config, const char* field, std::string_view so
   return names;
 }
 
-// PEFT's "all-linear": every linear layer except the output layer.
 bool isAllLinear(const Json* value) {
   if (value == nullptr || !value->is_string()) return false;
   auto text = value->get<std::string>();
@@ -96,7 +95,8 @@ ModuleChoice ModuleChoice::parse(const Json& config, std::string_view source, st
   ModuleChoice choice;
   choice.work_ = work;
   const Json* targets = given(config, "target_modules");
-  choice.targets_any_ = targets == nullptr || isAllLinear(targets);
+  choice.targets_all_linear_ = isAllLinear(targets);
+  choice.targets_any_ = targets == nullptr || choice.targets_all_linear_;
   if (!choice.targets_any_) choice.targets_ = readNames(config, "target_modules", source, work);
   choice.parameters_ = readListOf(config, "target_parameters", source);
   choice.saved_ = readListOf(config, "modules_to_save", source);

@@ -30,8 +30,11 @@ class ModuleChoice {
   // not be null; the queries below throw Error(kInvalidArgument) when it exceeds its limit.
   static ModuleChoice parse(const Json& config, std::string_view source, std::shared_ptr<PatternWork> work);
 
-  // `module` is the name in the base model, e.g. "model.layers.0.self_attn.q_proj".
+  // `module` is the name in the base model, e.g. "model.layers.0.self_attn.q_proj". If targetsAllLinear(), the caller
+  // excludes the embedding and the output head, whose names depend on the model.
   bool includes(std::string_view module) const;
+  // Whether target_modules is PEFT's "all-linear": every linear layer except the output head.
+  bool targetsAllLinear() const { return targets_all_linear_; }
   // Whether target_parameters holds the parameter, e.g. "model.layers.0.self_attn.q_proj.weight". Such a parameter is
   // adapted on its own, not through its module.
   bool includesParameter(std::string_view parameter) const;
@@ -52,6 +55,7 @@ class ModuleChoice {
   std::shared_ptr<PatternWork> work_;  // null until parsed
   ModuleNames targets_;
   bool targets_any_ = false;
+  bool targets_all_linear_ = false;
   bool saves_all_ = false;
   std::vector<std::string> parameters_;  // full names or their ends after a dot
   std::vector<std::string> saved_;       // ends of names, not only at a dot

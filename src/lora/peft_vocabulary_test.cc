@@ -255,5 +255,16 @@ TEST_F(PeftVocabularyTest, ATiedHeadHasTheRankOfTheEmbeddingAndTheScaleOfItsName
   EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.lora_"), HasSubstr("the adapter is of another model or rank")));
 }
 
+// PEFT never adapts the output head or the embedding with all-linear, and drops such tensors when it loads them.
+TEST_F(PeftVocabularyTest, AllLinearLeavesOutTheEmbeddingAndTheHead) {
+  config_["target_modules"] = "all-linear";
+  EXPECT_EQ(refusal(), "");
+  put(kHead + "lora_A.weight", {2, 4});
+  put(kHead + "lora_B.weight", {8, 2});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("lm_head.lora_"), HasSubstr("the output head, which all-linear")));
+  config_["target_modules"] = {"q_proj", "lm_head"};
+  EXPECT_EQ(refusal(), "");
+}
+
 }  // namespace
 }  // namespace chorus
