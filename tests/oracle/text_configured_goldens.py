@@ -40,10 +40,13 @@ def cases():
     yield "gpt2", {}, {"additional_special_tokens": ["<y>", "<|Z|>"], "pad_token": "<x>"}, old, None
     yield "gpt2", {"eos_token": "<|Z|>"}, None, {"<|Z|>": 0, "<x>": 3}, None
     yield "lowercase", {}, None, {"<|Z|>": 310, "<X>": 309}, None
+    yield "lowercase", {"cls_token": typed("<N>"), "pad_token": "NewToken"}, {"unk_token": typed("<Z>")}, {"<N>": 421, "NewToken": 422, "<Z>": 423}, None
+    yield "lowercase", {}, None, {"<W>": 1, "<N>": 500}, None
     # special_tokens_map.json
     yield "gpt2", {"pad_token": "<x>"}, {"pad_token": {"content": "<y>", "lstrip": True}, "eos_token": "<|endoftext|>"}, None, None
     yield "gpt2", {"pad_token": "<x>", "added_tokens_decoder": decoder}, {"pad_token": "<y>", "eos_token": "<|Z|>"}, None, None
     yield "gpt2", {"extra_special_tokens": ["<x>"]}, {"extra_special_tokens": ["<y>", "<x>", {"content": "<q>", "rstrip": True}]}, None, None
+    yield "lowercase", {}, {"extra_special_tokens": ["<|z|>", {"content": "<|Z|>"}]}, None, None
     yield "gpt2", {"additional_special_tokens": ["<x>"]}, {"additional_special_tokens": ["<y>"]}, None, None
     yield "gpt2", {"q_token": "<q>", "a_token": typed("<y>")}, {"r_token": "<r>", "p_token": "<p>", "q_token": "<x>"}, None, None
     yield "gpt2", {"extra_special_tokens": {"q": "<q>"}}, {"extra_special_tokens": {"r": "<r>", "p": "<p>"}}, None, None

@@ -129,6 +129,11 @@ class NamedTokens {
   std::map<std::string, size_t> place_;
 };
 
+void makeSpecial(Json& token) {
+  token["special"] = true;
+  token.erase("__type");
+}
+
 class Reader {
  public:
   Reader(const TokenizerConfigFile& config_file, const TokenizerConfigFile& map, const TokenizerConfigFile& added,
@@ -201,11 +206,15 @@ class Reader {
       config_.erase(kExtra);
     }
     readAddedTokens();
-    // The tokenizer's own tokens count as tokens of the config: they keep their ids, and one that is named becomes
-    // special.
+    std::set<std::string> contents;
+    for (const auto& [id, token] : by_id_) contents.insert(token.content);
+    // The tokenizer's own tokens count as tokens of these files: they keep their ids and, among tokens of the same
+    // text, their place, and one that is named becomes special. The others would change nothing.
     for (const Json& item : tokenizer_["added_tokens"]) {
-      by_id_.erase(jsonGet<uint64_t>(item, "id", source_));
-      if (!jsonGetOr<bool>(item, "special", false, source_)) ordinary_.push_back(readToken(item, "token", source_));
+      const auto id = jsonGet<uint64_t>(item, "id", source_);
+      by_id_.erase(id);
+      Token token = readToken(item, "token", source_);
+      if (!token.special || contents.contains(token.content)) by_id_.emplace(id, std::move(token));
     }
   }
 
@@ -213,12 +222,15 @@ class Reader {
     if (added_.json.is_null()) return;
     if (!added_.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", added_.path);
     std::set<std::string> special;
-    for (const std::string_view name : kNames) {
-      if (const auto it = config_.find(name); it != config_.end())
-        if (auto content = tokenContent(*it)) special.insert(std::move(*content));
-    }
-    for (const Json& token : listOf(config_, kExtra, source_))
+    const auto name = [&](const Json& token) {
+      // transformers overlooks the objects of tokenizer_config.json here.
+      if (token.is_object() && token.contains("__type")) return;
       if (auto content = tokenContent(token)) special.insert(std::move(*content));
+    };
+    for (const std::string_view key : kNames) {
+      if (const auto it = config_.find(key); it != config_.end()) name(*it);
+    }
+    for (const Json& token : listOf(config_, kExtra, source_)) name(token);
     for (const auto& [content, id] : added_.json.items()) {
       if (!id.is_number_unsigned()) {
         fail(ErrorCode::kCorrupt, "{}: the token '{}' has an id that is not a number", added_.path, printable(content));
@@ -269,9 +281,6 @@ class Reader {
       if (token.is_text || named.contains(token.content)) token.special = true;
       if (!token.content.empty()) list.push_back(token.item());
     };
-    for (Token& token : ordinary_) {
-      if (named.contains(token.content)) add(std::move(token));
-    }
     for (auto& [id, token] : by_id_) add(std::move(token));
     std::set<decltype(std::declval<const Token&>().key())> done;
     for (const Token& token : special_) {
@@ -289,9 +298,8 @@ class Reader {
   std::vector<std::string> objects_;  // names in the config whose values are objects
   NamedTokens explicit_;              // these values take precedence over those of special_tokens_map.json
   std::map<uint64_t, Token> by_id_;   // the tokens of added_tokens_decoder, or of the older files
-  std::vector<Token> ordinary_;  // the tokenizer's added tokens that are not special, if there are only older files
-  std::set<std::string> known_;  // contents of the tokenizer's added tokens and of by_id_
-  std::vector<Token> special_;   // special tokens: first those with names
+  std::set<std::string> known_;       // contents of the tokenizer's added tokens and of by_id_
+  std::vector<Token> special_;        // special tokens: first those with names
   size_t named_count_ = 0;
 };
 
@@ -302,16 +310,17 @@ void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config) {
   if (!map.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", map.path);
   for (const auto& [name, value] : map.json.items()) {
     Json& own = config[name];
-    if (name == kExtra && value.is_array() && own.is_array()) {
+    if (name == kExtra && value.is_array()) {
+      if (!own.is_array()) own = Json::array();
       std::set<std::string> there;
       for (const Json& token : own) there.insert(token.dump());
       for (Json token : value) {
-        if (token.is_object()) token["special"] = true;
+        if (token.is_object()) makeSpecial(token);
         if (there.insert(token.dump()).second) own.push_back(std::move(token));
       }
     } else {
       own = value;
-      if (own.is_object() && name != kExtra) own["special"] = true;
+      if (own.is_object() && name != kExtra) makeSpecial(own);
     }
   }
 }
