@@ -42,6 +42,7 @@ def cases():
     yield "lowercase", {}, None, {"<|Z|>": 310, "<X>": 309}, None
     yield "lowercase", {"cls_token": typed("<N>"), "pad_token": "NewToken"}, {"unk_token": typed("<Z>")}, {"<N>": 421, "NewToken": 422, "<Z>": 423}, None
     yield "lowercase", {}, None, {"<W>": 1, "<N>": 500}, None
+    yield "llama2", {"mask_token": typed("a", single_word=True)}, {"unk_token": {"content": "<x>", "lstrip": True}}, {"a": 0, "<x>": 1}, None
     # special_tokens_map.json
     yield "gpt2", {"pad_token": "<x>"}, {"pad_token": {"content": "<y>", "lstrip": True}, "eos_token": "<|endoftext|>"}, None, None
     yield "gpt2", {"pad_token": "<x>", "added_tokens_decoder": decoder}, {"pad_token": "<y>", "eos_token": "<|Z|>"}, None, None

@@ -212,7 +212,7 @@ class Reader {
     // text, their place, and one that is named becomes special. The others would change nothing.
     for (const Json& item : tokenizer_["added_tokens"]) {
       const auto id = jsonGet<uint64_t>(item, "id", source_);
-      by_id_.erase(id);
+      if (const auto replaced = by_id_.extract(id)) replaced_.emplace(replaced.mapped().content, replaced.mapped());
       Token token = readToken(item, "token", source_);
       if (!token.special || contents.contains(token.content)) by_id_.emplace(id, std::move(token));
     }
@@ -252,7 +252,10 @@ class Reader {
     }
     for (const std::string_view name : kNames) {
       const auto it = config_.find(name);
-      if (it != config_.end() && !it->is_null()) special_.push_back(readToken(*it, name, source_));
+      if (it == config_.end() || it->is_null()) continue;
+      Token token = readToken(*it, name, source_);
+      const auto replaced = replaced_.find(token.content);
+      special_.push_back(replaced != replaced_.end() ? replaced->second : std::move(token));
     }
     NamedTokens named;
     const auto take = [&](const std::string& name) {
@@ -298,8 +301,11 @@ class Reader {
   std::vector<std::string> objects_;  // names in the config whose values are objects
   NamedTokens explicit_;              // these values take precedence over those of special_tokens_map.json
   std::map<uint64_t, Token> by_id_;   // the tokens of added_tokens_decoder, or of the older files
-  std::set<std::string> known_;       // contents of the tokenizer's added tokens and of by_id_
-  std::vector<Token> special_;        // special tokens: first those with names
+  // Tokens of added_tokens.json whose ids the tokenizer gives to others. They still give their properties to a special
+  // token of the same text.
+  std::map<std::string, Token> replaced_;
+  std::set<std::string> known_;  // contents of the tokenizer's added tokens and of by_id_
+  std::vector<Token> special_;   // special tokens: first those with names
   size_t named_count_ = 0;
 };
 
