@@ -219,6 +219,7 @@ bool Admission::waitForWork(bool idle) {
 void Admission::takeInbox() noexcept {
   for (auto& command : taken_.commands) carryOut(command);
   for (auto& request : taken_.requests) admit(std::move(request));
+  adapters_.forgetReplaced(taken_.changes_seen);
   taken_.commands.clear();
   taken_.requests.clear();
 }
@@ -233,9 +234,7 @@ void Admission::takeRest() noexcept {
 }
 
 void Admission::carryOut(Inbox::Command& command) noexcept {
-  if (auto* request = std::get_if<Inbox::Node>(&command)) {
-    admit(std::move(*request));
-  } else if (const auto* cancelled = std::get_if<Inbox::Cancel>(&command)) {
+  if (const auto* cancelled = std::get_if<Inbox::Cancel>(&command)) {
     if (Request* found = requests_.find(cancelled->id)) requests_.decide(*found, FinishReason::kCANCELLED);
   } else if (auto* asked = std::get_if<Inbox::AskedStates>(&command)) {
     answer(*asked);
@@ -266,9 +265,9 @@ void Admission::setAdapter(const Inbox::SetAdapter& adapter) noexcept {
   for (int i = 0; i < kTries; ++i) {
     try {
       if (adapter.source != nullptr)
-        adapters_.registerSource(adapter.task_id, adapter.source);
+        adapters_.registerSource(adapter.task_id, adapter.source, adapter.number);
       else
-        adapters_.unregister(adapter.task_id);
+        adapters_.unregister(adapter.task_id, adapter.number);
       holds_.renewed(adapter.task_id);
       return;
     } catch (const std::bad_alloc&) {
@@ -293,8 +292,9 @@ void Admission::admit(Inbox::Node node) noexcept {
     if (request.refusal) throw Error(*request.refusal);
     for (const auto& sequence : request.sequences()) {
       if (request.hasAdapters()) {
-        sequence->adapter =
-            request.lora ? adapters_.lease(*request.lora, request.lora_source) : adapters_.lease(request.composition);
+        const uint64_t seen = request.adapter_changes;
+        sequence->adapter = request.lora ? adapters_.lease(*request.lora, request.lora_source, seen)
+                                         : adapters_.lease(request.composition, seen);
         sequence->adapter.client = request.client_id;
         claim_shares_.arrived(request.client_id, Clock::now());
         claims_changed_ = true;

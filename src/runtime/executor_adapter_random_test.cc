@@ -33,6 +33,7 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     std::string error;  // expected error; empty: it must get the tokens `expected`
     executor::VecTokens expected;
     bool may_be_gone = false;  // its adapter was sent as tensors, which may have been evicted
+    bool may_come = false;     // its adapter may come as tensors before its turn: then it gets `expected` nevertheless
     bool cancelled = false;
   };
   struct Seen {
@@ -82,7 +83,10 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     for (const auto& term : terms) {
       if (asked.error.empty() && names_[term.taskId].starts_with("broken")) asked.error = "broken";
     }
-    if (asked.error.empty())
+    // The tensors may come later, from another client, whose turn is before.
+    asked.may_come = clients_ > 1 && terms.size() == 1 && !asked.error.empty() && terms[0].taskId >= kDirectories;
+    if (asked.may_come) content = {{fmt::format("tensors{}", terms[0].taskId), 1.0f}};
+    if (asked.error.empty() || asked.may_come)
       asked.expected = expectedTokens(prompt, count, kVocab, terms.empty() ? "" : fakeComposition(content));
     asked.id = enqueue(r);
     asked.cancelled = pick(0, 9) == 0;
@@ -140,10 +144,12 @@ class ExecutorAdapterRandomTest : public CoreFixture {
     }
     const auto& got = last.getResult().outputTokenIds.at(0);
     if (asked.cancelled) {
-      ASSERT_LE(got.size(), asked.error.empty() ? asked.expected.size() : 0);
+      ASSERT_LE(got.size(), asked.expected.size());
       ASSERT_TRUE(std::equal(got.begin(), got.end(), asked.expected.begin()));
     } else {
-      ASSERT_EQ(asked.error, "");
+      if (!asked.may_come) {
+        ASSERT_EQ(asked.error, "");
+      }
       ASSERT_EQ(got, asked.expected) << "request " << asked.id;
       ++seen.answers;
     }

@@ -14,6 +14,7 @@ using executor::Request;
 using executor::Tensor;
 using testing::CoreFixture;
 using testing::expectedTokens;
+using testing::fakeComposition;
 using testing::fakeSource;
 using testing::Gate;
 
@@ -230,6 +231,81 @@ TEST_F(ExecutorAdaptersTest, ReportsWhereAdaptersAre) {
   EXPECT_EQ(states[0].users, 0);
   core->shutdown();
   EXPECT_TRUE(core->adapterStates().empty());
+}
+
+// Many requests wait to be admitted when their adapter changes. Each gets the content that it had when the request
+// came, and no round admits more of them for that reason.
+TEST_F(ExecutorAdaptersTest, RequestsGetTheContentFromBeforeLaterChanges) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  start();
+  core->registerAdapter(1, fakeSource("red"));
+  const auto first = enqueue(request({1}, 40));
+  gate.awaitArrivals(1);
+  std::vector<executor::IdType> red, blue, gone, green;
+  Request composed = request({3}, 2);
+  composed.setLoraComposition({{1, 0.5f}});
+  const auto add = [&](std::vector<executor::IdType>& ids) {
+    ids = core->enqueue(std::vector<Request>(100, withAdapter({2}, 2, 1)), nullptr);
+    ids.push_back(enqueue(composed));
+  };
+  add(red);
+  core->registerAdapter(1, fakeSource("blue"));
+  add(blue);
+  core->unregisterAdapter(1);
+  add(gone);
+  core->registerAdapter(1, fakeSource("green"));
+  add(green);
+  gate.open();
+  const auto expectContent = [&](std::vector<executor::IdType>& ids, const std::string& content) {
+    EXPECT_EQ(resultOf(ids.back()).outputTokenIds.at(0),
+              expectedTokens({3}, 2, kVocab, fakeComposition({{content, 0.5f}})));
+    ids.pop_back();
+    for (const auto id : ids) EXPECT_EQ(resultOf(id).outputTokenIds.at(0), expectedTokens({2}, 2, kVocab, content));
+  };
+  expectContent(red, "red");
+  expectContent(blue, "blue");
+  expectContent(green, "green");
+  for (const auto id : gone) {
+    EXPECT_EQ(errorOf(id), "LoRA task 1 not found in cache. Please send LoRA weights with request");
+  }
+  resultOf(first);
+  int32_t before = 0;
+  for (const auto& step : core->takeStats()) {
+    EXPECT_LE(step.numQueuedRequests, before + 64) << step.iter;
+    before = step.numQueuedRequests;
+  }
+  core->shutdown();
+  EXPECT_EQ(core->adapterCacheStats().host.residentAdapters, 1) << "earlier contents are kept";
+}
+
+TEST_F(ExecutorAdaptersTest, TensorsThatCameBeforeAChangeDoNotUndoIt) {
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
+  start();
+  const auto first = enqueue(request({1}, 2));
+  gate.awaitArrivals(1);
+  const auto others = core->enqueue(std::vector<Request>(100, request({2}, 2)), nullptr);
+  const auto unknown = enqueue(withAdapter({3}, 3, 5)), brought = enqueue(withTensors({3}, 3, 5, 11));
+  const auto same = enqueue(withAdapter({4}, 3, 5)), again = enqueue(withTensors({5}, 3, 5, 11));
+  const auto other = enqueue(withTensors({6}, 3, 5, 12));
+  core->registerAdapter(5, fakeSource("red"));
+  const auto red = enqueue(withAdapter({3}, 3, 5));
+  core->unregisterAdapter(5);
+  const auto gone = enqueue(withAdapter({3}, 3, 5));
+  gate.open();
+  EXPECT_NE(errorOf(unknown), "");
+  EXPECT_EQ(resultOf(brought).outputTokenIds.at(0), expectedTokens({3}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(resultOf(same).outputTokenIds.at(0), expectedTokens({4}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(resultOf(again).outputTokenIds.at(0), expectedTokens({5}, 3, kVocab, "tensors11"));
+  EXPECT_EQ(resultOf(other).outputTokenIds.at(0), expectedTokens({6}, 3, kVocab, "tensors12"));
+  EXPECT_EQ(resultOf(red).outputTokenIds.at(0), expectedTokens({3}, 3, kVocab, "red"));
+  EXPECT_NE(errorOf(gone), "");
+  EXPECT_NE(errorOf(enqueue(withAdapter({3}, 3, 5))), "");
+  resultOf(first);
+  for (const auto id : others) resultOf(id);
 }
 
 // Capacity in elements is proportional to the rank: room for three adapters of rank 4 holds twelve of rank 1, whatever

@@ -1,6 +1,5 @@
 #include "runtime/inbox.h"
 
-#include <iterator>
 #include <utility>
 
 namespace chorus {
@@ -8,33 +7,26 @@ namespace chorus {
 Inbox::Inbox(int32_t sequences) : sequences_(sequences) {}
 
 void Inbox::add(Command command) {
-  if (!std::holds_alternative<SetAdapter>(command)) {
-    commands_.push_back(std::move(command));
-    return;
-  }
-  commands_.reserve(commands_.size() + requests_.size() + 1);
-  while (!requests_.empty()) commands_.emplace_back(requests_.extract(requests_.begin()));
-  lines_.clear();
   commands_.push_back(std::move(command));
+  if (auto* set = std::get_if<SetAdapter>(&commands_.back())) set->number = ++changes_;
 }
 
 void Inbox::add(RequestTable::Requests made) {
+  if (made.empty()) return;
+  const auto seen = seen_.try_emplace(changes_, 0).first;
   auto next = made.begin();
   try {
-    for (; next != made.end(); ++next) lines_[next->second->client_id].push_back(next->first);
+    for (; next != made.end(); ++next) lines_.add(next->second->client_id, next->first);
   } catch (...) {
-    const auto drop_if_empty = [this](const Client& client) {
-      const auto line = lines_.find(client);
-      if (line != lines_.end() && line->second.empty()) lines_.erase(line);
-    };
-    drop_if_empty(next->second->client_id);
     while (next != made.begin()) {
       --next;
-      lines_.at(next->second->client_id).pop_back();
-      drop_if_empty(next->second->client_id);
+      lines_.remove(next->second->client_id, next->first);
     }
+    if (seen->second == 0) seen_.erase(seen);
     throw;
   }
+  for (const auto& [_, request] : made) request->adapter_changes = changes_;
+  seen->second += made.size();
   requests_.merge(made);
 }
 
@@ -53,15 +45,15 @@ Inbox::Taken Inbox::makeTaken() const {
 
 void Inbox::take(Taken& taken) noexcept {
   taken.commands.swap(commands_);
-  auto line = lines_.upper_bound(latest_);
   for (int32_t left = sequences_; left > 0 && !lines_.empty();) {
-    if (line == lines_.end()) line = lines_.begin();
-    taken.requests.push_back(requests_.extract(line->second.front()));
-    left -= taken.requests.back().mapped()->maxSequences();
-    latest_ = line->first;
-    line->second.pop_front();
-    line = line->second.empty() ? lines_.erase(line) : std::next(line);
+    taken.requests.push_back(requests_.extract(lines_.nextTurn()));
+    const Request& request = *taken.requests.back().mapped();
+    lines_.remove(request.client_id, request.id);
+    const auto seen = seen_.find(request.adapter_changes);
+    if (--seen->second == 0) seen_.erase(seen);
+    left -= request.maxSequences();
   }
+  taken.changes_seen = seen_.empty() ? changes_ : seen_.begin()->first;
 }
 
 }  // namespace chorus

@@ -5,20 +5,19 @@
 // turn, until they have a given number of sequences. Admitting a sequence takes some microseconds, so a client that
 // sends a thousand requests at once delays neither the steps nor the requests of others.
 //
-// Commands are carried out in their order, and before the requests that are taken with them. The requests that came
-// before a change of an adapter are taken before it, all of them, because they use the adapter as it was.
+// Commands are carried out in their order, and before the requests that are taken with them. So a change of an adapter
+// is carried out before requests that came earlier. These use the adapter as it was (Request::adapter_changes).
 #pragma once
 
-#include <deque>
 #include <future>
 #include <map>
 #include <memory>
-#include <optional>
 #include <variant>
 #include <vector>
 
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_holds.h"
+#include "runtime/client_lines.h"
 #include "runtime/request_table.h"
 
 namespace chorus {
@@ -32,6 +31,7 @@ class Inbox {
   struct SetAdapter {
     executor::IdType task_id;
     std::shared_ptr<const AdapterSource> source;  // null: unregister
+    uint64_t number = 0;                          // of the change, ascending from 1; set by add()
   };
   struct LoadAdapter {
     executor::IdType task_id;
@@ -44,11 +44,12 @@ class Inbox {
   };
   using AskedStates = std::promise<std::vector<executor::AdapterState>>;
   using Node = RequestTable::Requests::node_type;
-  using Command = std::variant<Node, Cancel, SetAdapter, LoadAdapter, MovePin, AskedStates>;
+  using Command = std::variant<Cancel, SetAdapter, LoadAdapter, MovePin, AskedStates>;
 
   struct Taken {
     std::vector<Command> commands;
     std::vector<Node> requests;  // after the commands
+    uint64_t changes_seen = 0;   // the least Request::adapter_changes of those that are left, and of later ones
   };
 
   // sequences: limit on those of the requests that one take() returns; the last of these requests may exceed it.
@@ -67,13 +68,12 @@ class Inbox {
   void take(Taken& taken) noexcept;
 
  private:
-  using Client = std::optional<executor::IdType>;
-
   int32_t sequences_;
   std::vector<Command> commands_;
   RequestTable::Requests requests_;
-  std::map<Client, std::deque<executor::IdType>> lines_;  // the ids of requests_ by client, none empty
-  Client latest_;                                         // of the request that was taken last
+  ClientLines<executor::IdType> lines_;  // of requests_
+  uint64_t changes_ = 0;                 // of adapters, so far
+  std::map<uint64_t, size_t> seen_;      // how many of requests_ have seen so many changes; none is 0
 };
 
 }  // namespace chorus

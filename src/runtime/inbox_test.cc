@@ -21,14 +21,13 @@ RequestTable::Requests requestsOf(std::optional<IdType> client, const std::vecto
   return made;
 }
 
-// Takes once from the inbox. Returns the ids of the requests, and a letter for each other command, in their order.
+// Takes once from the inbox. Returns a letter for each command, then the ids of the requests.
 std::string take(Inbox& inbox) {
   auto taken = inbox.makeTaken();
   inbox.take(taken);
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
   for (const auto& command : taken.commands) {
-    if (const auto* node = std::get_if<Inbox::Node>(&command)) add(std::to_string(node->key()));
     if (const auto* cancel = std::get_if<Inbox::Cancel>(&command)) add("c" + std::to_string(cancel->id));
     if (const auto* set = std::get_if<Inbox::SetAdapter>(&command)) add("s" + std::to_string(set->task_id));
   }
@@ -56,16 +55,31 @@ TEST(InboxTest, SequencesCount) {
   EXPECT_EQ(take(inbox), "4") << "a request is taken as a whole";
 }
 
-TEST(InboxTest, AChangeOfAnAdapterComesAfterTheRequestsBeforeIt) {
+TEST(InboxTest, RequestsHaveSeenTheChangesOfAdaptersThatCameBeforeThem) {
   Inbox inbox(2);
   inbox.add(requestsOf(1, {1, 2, 3}));
   inbox.add(requestsOf(2, {4}));
   inbox.add(Inbox::SetAdapter{9, nullptr});
-  inbox.add(requestsOf(1, {5, 6, 7}));
-  EXPECT_FALSE(inbox.cancel(2)) << "a command must follow it";
-  inbox.add(Inbox::Cancel{2});
-  EXPECT_EQ(take(inbox), "1 2 3 4 s9 c2 5 6");
-  EXPECT_EQ(take(inbox), "7");
+  inbox.add(requestsOf(1, {5}));
+  inbox.add(Inbox::SetAdapter{8, nullptr});
+  inbox.add(requestsOf(1, {6}));
+  // The numbers of the changes that are taken, the changes that each request has seen, and those of all that are left.
+  const auto changes = [&] {
+    auto taken = inbox.makeTaken();
+    inbox.take(taken);
+    std::string text;
+    for (const auto& command : taken.commands)
+      text += "s" + std::to_string(std::get<Inbox::SetAdapter>(command).number) + " ";
+    for (const auto& node : taken.requests) {
+      text += std::to_string(node.key()) + ":" + std::to_string(node.mapped()->adapter_changes) + " ";
+    }
+    return text + "left " + std::to_string(taken.changes_seen);
+  };
+  EXPECT_EQ(changes(), "s1 s2 1:0 4:0 left 0") << "a change lets no more requests in";
+  EXPECT_EQ(changes(), "2:0 3:0 left 1");
+  EXPECT_EQ(changes(), "5:1 6:2 left 2");
+  inbox.add(Inbox::SetAdapter{7, nullptr});
+  EXPECT_EQ(changes(), "s3 left 3");
 }
 
 TEST(InboxTest, ARequestThatWaitsIsCancelledThere) {

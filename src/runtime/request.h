@@ -31,8 +31,8 @@ struct Verdict {
   bool in_line = false;                // waits for its turn to end (RequestTable::lineUpDecided)
 };
 
-// Created on the caller's thread. While it is in the inbox, `cancelled` may be set under Admission's mutex; afterwards
-// only the step thread uses it. Its address never changes.
+// Created on the caller's thread. The inbox sets `adapter_changes`, and may set `cancelled`, under Admission's mutex;
+// afterwards only the step thread uses it. Its address never changes.
 class Request {
  public:
   using Clock = std::chrono::steady_clock;
@@ -57,6 +57,7 @@ class Request {
   std::shared_ptr<const AdapterSource> lora_source;       // the request's adapter tensors; null without them
   std::optional<Error> refusal;                           // error to answer with at admission
   bool cancelled = false;                                 // before its admission
+  uint64_t adapter_changes = 0;                           // changes of adapters that came before it
   // Set if the request names tokens outside the model's vocabulary, which its adapter may add; null once they are
   // checked against the loaded adapter.
   std::shared_ptr<const executor::Request> unknown_tokens;

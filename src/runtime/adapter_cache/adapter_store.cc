@@ -32,23 +32,64 @@ AdapterStore::AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, Co
       compose_(std::move(compose)),
       loader_(std::move(load), workers, std::move(on_loaded)) {}
 
-void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
-  Task& task = tasks_[task_id];
-  task.key = cache_.renew(task_id);
-  task.number = ++numbers_;
+void AdapterStore::set(Task& task, AdapterKey key, uint64_t number,
+                       const std::shared_ptr<const AdapterSource>& source) {
+  task.key = key;
+  task.number = number;
   task.known = source != nullptr;
   task.content_hash = source != nullptr ? source->content_hash : "";
   task.directory = source != nullptr && source->reloadable() ? source : nullptr;
   task.tensors = source;
+}
+
+void AdapterStore::renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source) {
+  Task& task = tasks_[task_id];
+  const AdapterKey key = cache_.renew(task_id);
+  set(task, key, ++numbers_, source);
   forgetGone();
 }
 
-void AdapterStore::registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source) {
+void AdapterStore::registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source, uint64_t change) {
+  keepReplaced(task_id, change);
   renew(task_id, source);
 }
 
-void AdapterStore::unregister(uint64_t task_id) {
+void AdapterStore::unregister(uint64_t task_id, uint64_t change) {
+  keepReplaced(task_id, change);
   if (tasks_.contains(task_id)) renew(task_id, nullptr);
+}
+
+void AdapterStore::keepReplaced(uint64_t task_id, uint64_t change) {
+  Replaced& replaced = replaced_[{task_id, change}];
+  if (!knows(task_id)) return;
+  replaced.task = tasks_.at(task_id);
+  replaced.source = sourceOf(replaced.task);
+  if (replaced.source == nullptr) replaced.parts = parts(replaced.task.key);
+}
+
+AdapterStore::Replaced* AdapterStore::replacedOf(uint64_t task_id, uint64_t changes_seen) {
+  const auto next = replaced_.upper_bound({task_id, changes_seen});
+  return next != replaced_.end() && next->first.first == task_id ? &next->second : nullptr;
+}
+
+void AdapterStore::forgetReplaced(uint64_t changes_seen) noexcept {
+  std::erase_if(replaced_, [&](const auto& replaced) { return replaced.first.second <= changes_seen; });
+}
+
+void AdapterStore::bring(uint64_t task_id, const std::shared_ptr<const AdapterSource>& tensors, uint64_t changes_seen) {
+  Replaced* const replaced = replacedOf(task_id, changes_seen);
+  Task& task = replaced != nullptr ? replaced->task : tasks_[task_id];
+  if (task.known && task.content_hash == tensors->content_hash) {
+    // If a request sends the weights that the task already has, the task keeps its adapter.
+    task.tensors = tensors;
+  } else if (replaced == nullptr) {
+    renew(task_id, tensors);
+  } else {
+    // A key that is never the task's current one.
+    constexpr uint32_t kBrought = uint32_t{1} << 31;
+    set(task, {task_id, kBrought | ++brought_}, ++numbers_, tensors);
+  }
+  if (replaced != nullptr) replaced->source = sourceOf(task);
 }
 
 bool AdapterStore::knows(uint64_t task_id) const {
@@ -56,14 +97,14 @@ bool AdapterStore::knows(uint64_t task_id) const {
   return found != tasks_.end() && found->second.known;
 }
 
-uint64_t AdapterStore::addMember(uint64_t task_id, AdapterLease& lease) {
-  const auto found = tasks_.find(task_id);
-  if (found != tasks_.end() && found->second.known) {
-    const Task& task = found->second;
+uint64_t AdapterStore::addMember(uint64_t task_id, AdapterLease& lease, uint64_t changes_seen) {
+  const Replaced* const replaced = replacedOf(task_id, changes_seen);
+  if (replaced != nullptr ? replaced->task.known : knows(task_id)) {
+    const Task& task = replaced != nullptr ? replaced->task : tasks_.at(task_id);
     AdapterMember member{
-        .key = task.key, .source = task.directory != nullptr ? task.directory : task.tensors.lock(), .parts = nullptr};
+        .key = task.key, .source = replaced != nullptr ? replaced->source : sourceOf(task), .parts = nullptr};
     // Holding the packed weights keeps the request servable even if the cache evicts them before its turn.
-    if (member.source == nullptr) member.parts = parts(task.key);
+    if (member.source == nullptr) member.parts = replaced != nullptr ? replaced->parts : parts(task.key);
     if (member.source != nullptr || member.parts != nullptr) {
       const bool known = std::any_of(lease.members.begin(), lease.members.end(),
                                      [&](const AdapterMember& other) { return other.key == task.key; });
@@ -87,26 +128,20 @@ void refuseToCompose(const AdapterMember& member) {
 }
 }  // namespace
 
-AdapterLease AdapterStore::lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source) {
+AdapterLease AdapterStore::lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source,
+                                 uint64_t changes_seen) {
   const uint64_t task_id = config.getTaskId();
-  if (source != nullptr) {
-    const Task& task = tasks_[task_id];
-    // If a request sends the weights that the task already has, the task keeps its adapter.
-    if (!task.known || task.content_hash != source->content_hash)
-      renew(task_id, source);
-    else
-      tasks_[task_id].tensors = source;
-  }
+  if (source != nullptr) bring(task_id, source, changes_seen);
   AdapterLease lease;
-  lease.number = addMember(task_id, lease);
+  lease.number = addMember(task_id, lease, changes_seen);
   return lease;
 }
 
-AdapterLease AdapterStore::lease(std::span<const executor::WeightedLora> terms) {
+AdapterLease AdapterStore::lease(std::span<const executor::WeightedLora> terms, uint64_t changes_seen) {
   AdapterLease lease;
   lease.is_composed = true;
   std::vector<std::pair<uint64_t, float>> numbers;
-  for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, lease), term.weight);
+  for (const auto& term : terms) numbers.emplace_back(addMember(term.taskId, lease, changes_seen), term.weight);
   if (numbers.size() == 1 && numbers[0].second == 1.0f) {
     lease.number = numbers[0].first;
   } else {
@@ -407,6 +442,9 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
   if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
     task->second.known = false;
   }
+  for (auto& [_, replaced] : replaced_) {
+    if (replaced.task.key == load.key && replaced.task.directory == nullptr) replaced.task.known = false;
+  }
   return taken;
 }
 
@@ -426,7 +464,7 @@ std::vector<executor::AdapterState> AdapterStore::states() const {
     executor::AdapterState& state = all.emplace_back();
     state.taskId = task_id;
     state.contentHash = task.content_hash;
-    const auto source = task.directory != nullptr ? task.directory : task.tensors.lock();
+    const auto source = sourceOf(task);
     if (source != nullptr) {
       state.bytes = source->size().bytes;
       if (state.contentHash.empty() && source->learned != nullptr) state.contentHash = source->learned->hash();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "chorus/executor.h"
@@ -39,18 +41,26 @@ class AdapterStore {
   AdapterStore(const AdapterCapacity& capacity, LoadAdapter load, ComposeAdapters compose, int workers,
                std::function<void()> on_loaded);
 
-  // Later leases for task_id use this source.
-  void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source);
-  // Later leases for task_id are refused. Existing leases keep their adapter.
-  void unregister(uint64_t task_id);
+  static constexpr uint64_t kAllChanges = std::numeric_limits<uint64_t>::max();
+
+  // These two are changes of a task. Their numbers ascend. Existing leases keep their adapter, and a lease of which
+  // `changes_seen` is less than `change` gets what the task had before it.
+  //
+  // Other leases for task_id use this source.
+  void registerSource(uint64_t task_id, std::shared_ptr<const AdapterSource> source, uint64_t change);
+  // Other leases for task_id are refused.
+  void unregister(uint64_t task_id, uint64_t change);
+  // Forgets what only leases get that have seen fewer changes.
+  void forgetReplaced(uint64_t changes_seen) noexcept;
   // Whether the task is registered, or has tensors that a request brought.
   bool knows(uint64_t task_id) const;
 
-  // source: made from the request's tensors; null if it has none. Throws Error, with the API's text, if the task id is
-  // unknown.
-  AdapterLease lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source);
+  // source: made from the request's tensors; null if it has none. changes_seen: number of the latest change that came
+  // before the request. Throws Error, with the API's text, if the task id is unknown.
+  AdapterLease lease(const executor::LoraConfig& config, std::shared_ptr<const AdapterSource> source,
+                     uint64_t changes_seen = kAllChanges);
   // A composition. terms: at least one. Throws Error as above.
-  AdapterLease lease(std::span<const executor::WeightedLora> terms);
+  AdapterLease lease(std::span<const executor::WeightedLora> terms, uint64_t changes_seen);
 
   // Claims adapters for waiting requests. Call beginClaims(), then claim() once per request in queue order, with the
   // leases of all its waiting sequences; these name the same adapters and are claimed together, so that all run with
@@ -121,9 +131,24 @@ class AdapterStore {
     std::shared_ptr<const AdapterSource> directory;  // kept if reloadable
     std::weak_ptr<const AdapterSource> tensors;      // alive only while a request still needs it to load
   };
+  // What a task had before a change.
+  struct Replaced {
+    Task task;
+    std::shared_ptr<const AdapterSource> source;   // null: none is left
+    std::shared_ptr<const PreparedAdapter> parts;  // set if there is no source
+  };
+  static std::shared_ptr<const AdapterSource> sourceOf(const Task& task) {
+    return task.directory != nullptr ? task.directory : task.tensors.lock();
+  }
+  static void set(Task& task, AdapterKey key, uint64_t number, const std::shared_ptr<const AdapterSource>& source);
   void renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source);
+  void keepReplaced(uint64_t task_id, uint64_t change);
+  // What the task had for a request that has seen so many changes; null: what it has now.
+  Replaced* replacedOf(uint64_t task_id, uint64_t changes_seen);
+  // Gives the task the tensors of a request.
+  void bring(uint64_t task_id, const std::shared_ptr<const AdapterSource>& tensors, uint64_t changes_seen);
   // Adds the task's content to the lease unless it is there already. Returns the content's number.
-  uint64_t addMember(uint64_t task_id, AdapterLease& lease);
+  uint64_t addMember(uint64_t task_id, AdapterLease& lease, uint64_t changes_seen);
   AdapterSize sizeOf(const AdapterMember& member) const;
   // Whether the client may claim this lease as well, or the lease finds no room whoever claims it. Throws as claim()
   // does.
@@ -148,6 +173,8 @@ class AdapterStore {
   const bool reject_when_full_;
   ComposeAdapters compose_;
   std::unordered_map<uint64_t, Task> tasks_;
+  std::map<std::pair<uint64_t, uint64_t>, Replaced> replaced_;          // by task id and number of the change
+  uint32_t brought_ = 0;                                                // contents that bring() gave to replaced_
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level
   std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;
   std::set<AdapterKey> pinned_;
