@@ -13,21 +13,33 @@ void Inbox::add(Command command) {
 
 void Inbox::add(RequestTable::Requests made) {
   if (made.empty()) return;
+  std::vector<Place> places;
+  places.reserve(made.size());
+  for (const auto& [_, request] : made) places.push_back(placeOf(*request));
   const auto seen = seen_.try_emplace(changes_, 0).first;
-  auto next = made.begin();
+  size_t added = 0;
+  const auto clientOf = [&](const Place& place) { return made.at(place.position.arrival)->client_id; };
   try {
-    for (; next != made.end(); ++next) lines_.add(next->second->client_id, next->first);
+    for (; added < places.size(); ++added) lines_.add(clientOf(places[added]), places[added]);
   } catch (...) {
-    while (next != made.begin()) {
-      --next;
-      lines_.remove(next->second->client_id, next->first);
-    }
+    while (added-- > 0) lines_.remove(clientOf(places[added]), places[added]);
     if (seen->second == 0) seen_.erase(seen);
     throw;
   }
   for (const auto& [_, request] : made) request->adapter_changes = changes_;
   seen->second += made.size();
   requests_.merge(made);
+}
+
+// A request with tensors is a group of its own.
+Inbox::Place Inbox::placeOf(const Request& request) noexcept {
+  const bool brings_tensors = request.lora_source != nullptr;
+  if (brings_tensors) ++groups_;
+  const auto sequences = request.sequences();
+  const float priority = sequences.empty() ? 0 : sequences.front()->position.priority;
+  const Place place{groups_, {.priority = priority, .arrival = request.id}};
+  if (brings_tensors) ++groups_;
+  return place;
 }
 
 bool Inbox::cancel(executor::IdType id) noexcept {
@@ -46,9 +58,10 @@ Inbox::Taken Inbox::makeTaken() const {
 void Inbox::take(Taken& taken) noexcept {
   taken.commands.swap(commands_);
   for (int32_t left = sequences_; left > 0 && !lines_.empty();) {
-    taken.requests.push_back(requests_.extract(lines_.nextTurn()));
+    const Place place = lines_.nextTurn();
+    taken.requests.push_back(requests_.extract(place.position.arrival));
     const Request& request = *taken.requests.back().mapped();
-    lines_.remove(request.client_id, request.id);
+    lines_.remove(request.client_id, place);
     const auto seen = seen_.find(request.adapter_changes);
     if (--seen->second == 0) seen_.erase(seen);
     left -= request.maxSequences();

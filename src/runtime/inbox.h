@@ -3,7 +3,9 @@
 //
 // The step thread takes all commands at once, but only some of the requests: it takes one request of each client in
 // turn, until they have a given number of sequences. Admitting a sequence takes some microseconds, so a client that
-// sends a thousand requests at once delays neither the steps nor the requests of others.
+// sends a thousand requests at once delays neither the steps nor the requests of others. A client's requests of higher
+// priority come first, then earlier ones. But none passes a request that brings an adapter's tensors, in either
+// direction, because other requests may need the same tensors, or earlier ones.
 //
 // Commands are carried out in their order, and before the requests that are taken with them. So a change of an adapter
 // is carried out before requests that came earlier. These use the adapter as it was (Request::adapter_changes).
@@ -18,6 +20,7 @@
 #include "chorus/executor.h"
 #include "runtime/adapter_cache/adapter_holds.h"
 #include "runtime/client_lines.h"
+#include "runtime/fair_queue.h"
 #include "runtime/request_table.h"
 
 namespace chorus {
@@ -68,12 +71,22 @@ class Inbox {
   void take(Taken& taken) noexcept;
 
  private:
+  struct Place {
+    uint64_t group = 0;      // requests of a later group come later
+    QueuePosition position;  // of the request's first sequence
+    friend bool operator<(const Place& a, const Place& b) {
+      return a.group != b.group ? a.group < b.group : a.position < b.position;
+    }
+  };
+  Place placeOf(const Request& request) noexcept;
+
   int32_t sequences_;
   std::vector<Command> commands_;
   RequestTable::Requests requests_;
-  ClientLines<executor::IdType> lines_;  // of requests_
-  uint64_t changes_ = 0;                 // of adapters, so far
-  std::map<uint64_t, size_t> seen_;      // how many of requests_ have seen so many changes; none is 0
+  ClientLines<Place> lines_;         // of requests_
+  uint64_t groups_ = 0;              // so far
+  uint64_t changes_ = 0;             // of adapters, so far
+  std::map<uint64_t, size_t> seen_;  // how many of requests_ have seen so many changes; none is 0
 };
 
 }  // namespace chorus

@@ -9,13 +9,15 @@ namespace {
 
 using executor::IdType;
 
-RequestTable::Requests requestsOf(std::optional<IdType> client, const std::vector<IdType>& ids, int32_t sequences = 1) {
+RequestTable::Requests requestsOf(std::optional<IdType> client, const std::vector<IdType>& ids, int32_t sequences = 1,
+                                  float priority = 0.5f) {
   RequestTable::Requests made;
   for (const IdType id : ids) {
     executor::SamplingConfig sampling;
     sampling.setNumReturnSequences(sequences);
     executor::Request asked({1, 2}, 3, false, sampling);
     asked.setClientId(client);
+    asked.setPriority(priority);
     made.emplace(id, std::make_unique<Request>(id, asked, nullptr, 64, makeStrategy));
   }
   return made;
@@ -53,6 +55,35 @@ TEST(InboxTest, SequencesCount) {
   EXPECT_EQ(take(inbox), "3");
   inbox.add(requestsOf(1, {4}, 1000));
   EXPECT_EQ(take(inbox), "4") << "a request is taken as a whole";
+}
+
+TEST(InboxTest, AClientsRequestsAreTakenByPriority) {
+  Inbox inbox(2);
+  inbox.add(requestsOf(1, {1, 2}));
+  inbox.add(requestsOf(1, {3}, 1, 0.9f));
+  inbox.add(requestsOf(1, {4}, 1, 0.1f));
+  inbox.add(requestsOf(1, {5}, 1, 0.9f));
+  inbox.add(requestsOf(2, {6}, 1, 0.1f));
+  EXPECT_EQ(take(inbox), "3 6") << "a client's priority gives it no turns of others";
+  EXPECT_EQ(take(inbox), "5 1");
+  EXPECT_EQ(take(inbox), "2 4");
+}
+
+// Requests 2 and 3 may need the tensors that 1 brings, but not those of 4.
+TEST(InboxTest, RequestsWithTensorsKeepTheirPlace) {
+  Inbox inbox(4);
+  auto with_tensors = [](IdType id) {
+    auto made = requestsOf(1, {id}, 1, 0.1f);
+    made.at(id)->lora_source = std::make_shared<AdapterSource>();
+    return made;
+  };
+  inbox.add(with_tensors(1));
+  inbox.add(requestsOf(1, {2}, 1, 0.1f));
+  inbox.add(requestsOf(1, {3}, 1, 0.9f));
+  inbox.add(with_tensors(4));
+  inbox.add(requestsOf(1, {5}, 1, 0.9f));
+  EXPECT_EQ(take(inbox), "1 3 2 4");
+  EXPECT_EQ(take(inbox), "5");
 }
 
 TEST(InboxTest, RequestsHaveSeenTheChangesOfAdaptersThatCameBeforeThem) {
