@@ -438,14 +438,14 @@ void Admission::enterFork(Sequence& sequence) {
 void Admission::release(Sequence& sequence) noexcept {
   if (sequence.isNew()) leaveShares(sequence.request, 1);
   withdraw(sequence);
-}
-
-void Admission::withdraw(Sequence& sequence) noexcept {
-  if (FairQueue::contains(sequence)) queue_.remove(sequence, sequence.runs());
   if (claims_cut_) claims_changed_ = true;
   if (sequence.adapter.number == 0) return;
   adapters_.release(sequence.adapter);
   claims_changed_ = true;
+}
+
+void Admission::withdraw(Sequence& sequence) noexcept {
+  if (FairQueue::contains(sequence)) queue_.remove(sequence, sequence.runs());
 }
 
 void Admission::ended(const Request& request) noexcept {

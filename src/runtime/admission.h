@@ -88,8 +88,8 @@ class Admission {
   void enterFork(Sequence& sequence);
   // Removes a sequence that ends from the queue and releases its adapters. StepLoop::release() releases its blocks.
   void release(Sequence& sequence) noexcept;
-  // Does the same for a waiting sequence that will end, which still counts in the limit of the queue: it does not start
-  // any more.
+  // Removes a waiting sequence of a request with a verdict from the queue, so that it cannot start. Until release() it
+  // keeps its adapters, and its place in the limit of the queue. May be called again.
   void withdraw(Sequence& sequence) noexcept;
   // Call it for a request without sequences before it is removed.
   void ended(const Request& request) noexcept;

@@ -1,4 +1,4 @@
-// A line of items for each client. The clients take turns.
+// A set of items for each client, the smallest first. The clients take turns.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace chorus {
 
-// Not thread-safe. The items of a line are in ascending order, and differ.
+// Not thread-safe. The items of a client are distinct.
 template <typename Item>
 class ClientLines {
  public:

@@ -49,8 +49,8 @@ struct CoreOptions {
   // Bytes of one KV block over all layers and ranks: for statistics, and for the cost of attention.
   int64_t kv_block_bytes = 0;
 
-  // Sequences that a round admits, and that it ends: a batch, so that a batch fills in one round, but at least 64.
-  // Either takes some microseconds for each.
+  // The most waiting sequences that a round admits, and the most that it ends. A batch, so that one round can fill it,
+  // but at least 64. Admitting or ending one takes some microseconds.
   int32_t sequencesPerRound() const { return std::max(64, scheduler.max_batch_size); }
   // All are 0 if base_bytes is.
   KvSizes kvSizes() const {

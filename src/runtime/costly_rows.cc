@@ -100,7 +100,7 @@ CostlyRows::Group CostlyRows::groupAt(size_t begin, const StepPrices& prices) co
   return group;
 }
 
-// Sets computing_ for the client whose requests begin there in costly_.
+// Sets computing_ for the client whose first request is costly_[begin].
 void CostlyRows::findComputed(size_t begin) {
   computing_.clear();
   for (size_t i = begin; i < costly_.size(); ++i) {

@@ -200,6 +200,29 @@ TEST_F(ExecutorClientsTest, ARoundEndsAFewSequencesOfEachClient) {
   }
 }
 
+// A waiting request that ends early still names the content of its adapter, if that was loaded.
+TEST_F(ExecutorClientsTest, AnEndBeforeTheStartNamesTheAdaptersContent) {
+  Gate gate;
+  gate.close();
+  holdStep(3, gate);
+  options.scheduler.max_batch_size = 1;
+  start();
+  core->registerAdapter(1, fakeSource("red"));
+  const auto withAdapter = [](int32_t token) {
+    Request r = request({token}, 10);
+    r.setLoraConfig(executor::LoraConfig(1));
+    return r;
+  };
+  const auto running = enqueue(withAdapter(1)), waiting = enqueue(withAdapter(2));
+  gate.awaitArrivals(1);
+  core->cancel(waiting);
+  gate.open();
+  const auto ended = resultOf(waiting);
+  EXPECT_EQ(ended.finishReasons.at(0), executor::FinishReason::kCANCELLED);
+  EXPECT_EQ(ended.adapterContentHash, "red");
+  EXPECT_EQ(resultOf(running).adapterContentHash, "red");
+}
+
 TEST_F(ExecutorClientsTest, WhatWaitsToBeAdmittedIsAnsweredAtShutdown) {
   Gate gate;
   gate.close();

@@ -71,8 +71,8 @@ class RequestTable {
 
  private:
   Requests requests_;
-  bool decided_ = false;                  // a request has a verdict and is in no line yet
-  ClientLines<executor::IdType> ending_;  // with a verdict
+  bool decided_ = false;                  // a request has a verdict but is not in ending_ yet
+  ClientLines<executor::IdType> ending_;  // ids of requests with a verdict that have not ended
 };
 
 }  // namespace chorus

@@ -93,7 +93,7 @@ OrderedJson describeAdapter(const ServedModel& model, const executor::AdapterSta
 }
 
 // The error of a change or a check that could not be made, for the client. what: "The adapter 'a'". Call it in the
-// handler that caught `e`.
+// catch block of `e`, because it may throw the current exception again.
 [[noreturn]] void refuseAdapter(const Error& e, const std::string& what) {
   if (const auto* const stopped = dynamic_cast<const WorkStopped*>(&e)) throw readingStopped(*stopped);
   const std::string message = clientMessage(e.what());

@@ -33,7 +33,8 @@ struct Route {
   bool needs_model;        // refused with 503 while the model loads and while the server drains
   std::string_view allow;  // the methods, as in the header Allow
   // answer: the answer to GET and HEAD; context is null unless needs_model, name is what follows `path`. work: prepares
-  // the other methods in the intake, and GET and HEAD if there is no `answer`. Neither: the metrics (MetricsAnswers).
+  // the other methods in the intake, and GET and HEAD if there is no `answer`. Neither: the metrics, which Routes
+  // passes to MetricsAnswers.
   HttpResponse (*answer)(const ApiContext* context, const HttpRequest& request, std::string_view name);
   RequestWork work;
   RouteDescription about;  // for /openapi.json
