@@ -28,8 +28,13 @@ constexpr uint64_t kStageWork = WorkMeter::kObject;
 constexpr uint64_t kStageWorkPerByte = 8;
 // Bytes that a stage may hold back until the end of the text.
 constexpr size_t kMostHeldBack = size_t{256} << 10;
-// Bytes that one call may return: each byte that was held back may become a replacement character of 3 bytes.
-constexpr size_t kMostReturned = 4 * kMostHeldBack;
+// Bytes that may be returned: kGrowth for each byte of a token, and kMostFree for a token of few bytes. A byte may
+// become a replacement character of 3 bytes. What is made of a text later (JSON, log probabilities) takes several times
+// its bytes, without a pause, so a decoder must not turn a few tokens into megabytes. One call returns at most
+// kMostReturned.
+constexpr size_t kGrowth = 4;
+constexpr size_t kMostFree = 64;
+constexpr size_t kMostReturned = kGrowth * kMostHeldBack;
 
 void chargeStage(EncodeWork& work, size_t bytes) { work.meter.charge(kStageWork + kStageWorkPerByte * bytes); }
 
@@ -306,10 +311,14 @@ std::vector<std::unique_ptr<DecoderStage>> TokenDecoder::start() const {
 void DecodeStream::run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text& out) {
   if (stage == stages_.size()) {
     work.meter.charge(token.size());
-    if (token.size() > kMostReturned - out.size()) {
-      fail(ErrorCode::kInvalidArgument, "the tokenizer's decoder returns more than {} KiB of text at once",
-           kMostReturned >> 10);
+    if (token.size() > returnable_) {
+      fail(ErrorCode::kInvalidArgument,
+           "the tokenizer's decoder returns too much text: the limits are {} times the bytes of the tokens, and {} KiB "
+           "at "
+           "once",
+           kGrowth, kMostReturned >> 10);
     }
+    returnable_ -= token.size();
     return out.append(token);
   }
   chargeStage(work, token.size());
@@ -318,7 +327,9 @@ void DecodeStream::run(size_t stage, Utf8Text token, EncodeWork& work, Utf8Text&
 
 Utf8Text DecodeStream::feed(Utf8View token) {
   fed_ += token.size();
-  unreturned_ = std::min(unreturned_ + std::min(token.size(), kMostCounted), kMostHeldBack);
+  const size_t counted = std::min(token.size(), kMostCounted);
+  unreturned_ = std::min(unreturned_ + counted, kMostHeldBack);
+  returnable_ = std::min(returnable_ + std::max(kMostFree, kGrowth * counted), kMostReturned);
   WorkMeter meter({.work = kDecodeWork + kDecodeWorkPerByte * unreturned_});
   Scratch scratch(Scratch::limitFor(fed_), meter);
   EncodeWork work{meter, scratch};

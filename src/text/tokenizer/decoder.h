@@ -49,8 +49,9 @@ class DecodeStream {
   // meter: charged with the work of every call, after it; must outlive the stream. Null: only each call is limited.
   explicit DecodeStream(const TokenDecoder& decoder, WorkMeter* meter = nullptr)
       : stages_(decoder.start()), meter_(meter) {}
-  // Throw Error(kInvalidArgument) if the call would return more than 1 MiB, if more than 256 KiB are held back, or if
-  // the token costs too much work; and what the meter throws.
+  // Throw Error(kInvalidArgument) if more than four times the bytes of the tokens would be returned (64 bytes for a
+  // short token, 1 MiB at once), if more than 256 KiB are held back, or if the token costs too much work; and what the
+  // meter throws.
   Utf8Text feed(Utf8View token);
   Utf8Text flush();
 
@@ -61,8 +62,9 @@ class DecodeStream {
   }
   std::vector<std::unique_ptr<DecoderStage>> stages_;
   WorkMeter* meter_;
-  size_t fed_ = 0;         // total bytes of the tokens fed
-  size_t unreturned_ = 0;  // bytes of the tokens fed after the last one that returned text; see kDecodeWork
+  size_t fed_ = 0;          // total bytes of the tokens fed
+  size_t unreturned_ = 0;   // bytes of the tokens fed after the last one that returned text; see kDecodeWork
+  size_t returnable_ = 64;  // bytes that may still be returned; see kGrowth
 };
 
 }  // namespace chorus

@@ -308,18 +308,18 @@ std::shared_ptr<const Tokenizer> decodingBy(Json decoders, const std::string& ad
 
 TEST(TokenizerLimitsTest, DecodersHoldBackALimitedNumberOfCharacters) {
   const std::string face = "\U0001F600";
-  const Json replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", repeated(face, 76)}};
+  const Json replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", repeated(face, 64)}};
   const Json strip{{"type", "Strip"}, {"content", face}, {"start", 0}, {"stop", uint64_t{1} << 62}};
   const auto tokenizer = decodingBy({replace, {{"type", "Fuse"}}, strip});
   const int32_t id = tokenizer->tokenId("a").value(), other = tokenizer->tokenId("b").value();
-  std::vector<int32_t> most((size_t{256} << 10) / 76, id);
+  std::vector<int32_t> most((size_t{256} << 10) / 64, id);
   EXPECT_EQ(tokenizer->decode(most, false), "");
   most.push_back(id);
   EXPECT_THAT(errorOf([&] { tokenizer->decode(most, false); }), HasSubstr("holds back more than 256 KiB"));
   // The text that a token releases is charged before it is made.
   std::vector<int32_t> some(100, id);
   some.push_back(other);
-  EXPECT_EQ(tokenizer->decode(some, false), repeated(face, 7600) + "b");
+  EXPECT_EQ(tokenizer->decode(some, false), repeated(face, 6400) + "b");
   IncrementalDetokenizer stream(tokenizer, false);
   for (int i = 0; i < 3000; ++i) EXPECT_EQ(stream.feed(id), "");
   EXPECT_THAT(errorOf([&] { stream.feed(other); }), HasSubstr("bytes of work"));
@@ -331,7 +331,24 @@ TEST(TokenizerLimitsTest, DecodersReturnALimitedText) {
   const int32_t id = tokenizer->tokenId("a").value();
   EXPECT_EQ(tokenizer->decode(std::vector<int32_t>(100'000, id), false), std::string(500'000, 'x'));
   EXPECT_THAT(errorOf([&] { tokenizer->decode(std::vector<int32_t>(250'000, id), false); }),
-              HasSubstr("returns more than 1024 KiB of text at once"));
+              HasSubstr("returns too much text: the limits are 4 times the bytes of the tokens, and 1024 KiB at once"));
+}
+
+// What is made of a token's text takes many times its bytes.
+TEST(TokenizerLimitsTest, DecodersLengthenATokenByALimitedFactor) {
+  for (const size_t factor : {4, 5}) {
+    const Json replace{{"type", "Replace"}, {"pattern", {{"String", "y"}}}, {"content", std::string(factor, 'z')}};
+    const auto tokenizer = decodingBy({replace}, repeated("y", 1000));
+    IncrementalDetokenizer stream(tokenizer, false);
+    const auto feed = [&] { return stream.feed(kAddedId); };
+    if (factor == 4)
+      EXPECT_EQ(feed(), std::string(4000, 'z'));
+    else
+      EXPECT_THAT(errorOf(feed), HasSubstr("returns too much text"));
+    // A short token may become 64 bytes.
+    const auto shorter = decodingBy({replace}, repeated("y", 64 / factor));
+    EXPECT_EQ(shorter->decode(std::vector<int32_t>{kAddedId}, false), std::string(64 / factor * factor, 'z'));
+  }
 }
 
 // Every byte that enters a stage is charged, whatever the stage, so no call takes longer than its limit on work says.
@@ -357,8 +374,8 @@ TEST(TokenizerLimitsTest, EveryStageOfADecoderIsCharged) {
       EXPECT_GE(meter.spent(), 4 * (token.size() - 2 * kStages) * kStages);
       // One call is limited to 64 KiB of work and 64 for each byte of the token.
       EXPECT_THAT(
-          errorOf([&] { decodingBy(decoders, repeated("y", 4000))->decode(std::vector<int32_t>{kAddedId}, false); }),
-          HasSubstr("the limit of 321536 bytes of work"));
+          errorOf([&] { decodingBy(decoders, repeated("y", 1000))->decode(std::vector<int32_t>{kAddedId}, false); }),
+          HasSubstr("the limit of 129536 bytes of work"));
     }
   }
 }

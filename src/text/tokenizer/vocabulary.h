@@ -17,7 +17,7 @@ namespace chorus {
 class Vocabulary {
  public:
   // Limit on the length of a token; longer tokens are refused.
-  static constexpr size_t kMaxTokenBytes = 4096;
+  static constexpr size_t kMaxTokenBytes = 1024;
 
   // Reads the member "vocab" of a model, an object that maps tokens to ids. Ids may have gaps, at most as many as there
   // are tokens plus 4,096. Throws Error that names source.
