@@ -20,8 +20,10 @@ void setError(AdapterLoad& load, ErrorCode code, const char* text) noexcept {
 }  // namespace
 
 AdapterLoader::AdapterLoader(LoadAdapter load, int workers, std::function<void()> on_done)
-    : load_(std::move(load)), on_done_(std::move(on_done)) {
-  for (int i = 0; i < workers; ++i) workers_.emplace_back([this, first = i == 0] { work(first); });
+    : load_(std::move(load)),
+      on_done_(std::move(on_done)),
+      running_(static_cast<size_t>(workers > 1 ? workers + 1 : workers)) {
+  for (size_t i = 0; i < running_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
 AdapterLoader::~AdapterLoader() {
@@ -68,14 +70,20 @@ void AdapterLoader::take(Tasks::iterator task, Tasks& mine) noexcept {
   }
 }
 
-bool AdapterLoader::next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock) {
-  const auto may_take = [&](const Task& task) { return takes_heavy || !task.source->heavy; };
+bool AdapterLoader::mayTake(size_t worker, const Task& task) const {
+  if (task.source->heavy && worker > 0) return false;
+  const auto own = std::ranges::count_if(
+      running_, [&](const Task* other) { return other != nullptr && other->client == task.client; });
+  return own == 0 || own + 1 < std::ssize(running_);  // leaves a worker to other clients
+}
+
+bool AdapterLoader::next(Tasks& mine, size_t worker, std::unique_lock<std::mutex>& lock) {
   while (!stop_) {
     const auto now = Clock::now();
     auto earliest = Clock::time_point::max();
     auto first = queue_.end();
     for (auto task = queue_.begin(); task != queue_.end(); ++task) {
-      if (!may_take(*task)) continue;
+      if (!mayTake(worker, *task)) continue;
       if (task->not_before > now) {
         earliest = std::min(earliest, task->not_before);
       } else if (first == queue_.end() || task->last_turn < first->last_turn) {
@@ -84,6 +92,7 @@ bool AdapterLoader::next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mu
     }
     if (first != queue_.end()) {
       take(first, mine);
+      running_[worker] = &mine.front();
       return true;
     }
     if (earliest == Clock::time_point::max()) {
@@ -111,15 +120,17 @@ std::optional<std::chrono::nanoseconds> AdapterLoader::run(Task& task) const {
   return std::nullopt;
 }
 
-void AdapterLoader::work(bool takes_heavy) {
+void AdapterLoader::work(size_t worker) {
   std::unique_lock lock(mutex_);
-  for (Tasks mine; next(mine, takes_heavy, lock);) {
+  for (Tasks mine; next(mine, worker, lock);) {
     lock.unlock();
     Task& task = mine.front();
     const auto wait = run(task);
     if (wait) {
       task.not_before = Clock::now() + *wait;
       lock.lock();
+      running_[worker] = nullptr;
+      wake_.notify_all();  // the client may have been at its limit
       task.last_turn = turns_;
       queue_.splice(queue_.end(), mine);
       continue;
@@ -127,6 +138,8 @@ void AdapterLoader::work(bool takes_heavy) {
     task.source.reset();
     task.result.seconds = std::chrono::duration<double>(Clock::now() - task.submitted).count();
     lock.lock();
+    running_[worker] = nullptr;
+    wake_.notify_all();
     done_.splice(done_.end(), mine);
     lock.unlock();
     on_done_();

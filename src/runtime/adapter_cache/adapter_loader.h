@@ -39,8 +39,9 @@ class AdapterLoader {
   AdapterLoader(const AdapterLoader&) = delete;
   AdapterLoader& operator=(const AdapterLoader&) = delete;
 
-  // Workers take the loads of the clients in turn, those of one client in the order of submission. Only the first
-  // worker takes heavy loads (AdapterSource::heavy), so that with several workers they do not hold up the others. A
+  // Workers take the loads of the clients in turn, those of one client in the order of submission. If there are several
+  // workers, a client has at most that many; one more is added, so that another client's load need not wait. Only the
+  // first worker takes heavy loads (AdapterSource::heavy). A
   // load that throws AdapterUnsettled is tried again after its `wait`, kTries attempts in all, while other loads go on.
   // submit() and takeDone() are thread-safe.
   static constexpr int kTries = 4;
@@ -64,11 +65,12 @@ class AdapterLoader {
   // Tasks move between lists with splice(), which allocates nothing: a worker that is out of memory can still report
   // it.
   using Tasks = std::list<Task>;
-  void work(bool takes_heavy);
+  void work(size_t worker);
+  bool mayTake(size_t worker, const Task& task) const;
   // Moves a task of queue_ to `mine`. It is a turn of its client.
   void take(Tasks::iterator task, Tasks& mine) noexcept;
   // Waits for the next task and moves it to `mine`. Returns false when the loader stops.
-  bool next(Tasks& mine, bool takes_heavy, std::unique_lock<std::mutex>& lock);
+  bool next(Tasks& mine, size_t worker, std::unique_lock<std::mutex>& lock);
   // Runs one attempt. Returns how long to wait before the next one, or nullopt when the task has its result.
   std::optional<std::chrono::nanoseconds> run(Task& task) const;
 
@@ -77,6 +79,7 @@ class AdapterLoader {
   std::mutex mutex_;
   std::condition_variable wake_;
   Tasks queue_, done_;
+  std::vector<const Task*> running_;  // of each worker; null: none
   uint64_t turns_ = 0;
   bool stop_ = false;
   std::vector<std::thread> workers_;  // last member: the workers use all of the above

@@ -115,6 +115,38 @@ TEST_F(AdapterLoaderTest, SlowLoadsDoNotDelayOthers) {
   EXPECT_EQ(done, 16u);
 }
 
+// However many slow loads a client has, another client's does not wait for them.
+TEST_F(AdapterLoaderTest, AClientLeavesAWorkerToOthers) {
+  std::mutex gate;
+  std::atomic<int> slow_begun = 0, other_done = 0;
+  const auto load = [&](const AdapterSource& source) -> std::shared_ptr<const PreparedAdapter> {
+    if (source.directory == "slow") {
+      ++slow_begun;
+      const std::lock_guard wait(gate);
+    } else {
+      ++other_done;
+    }
+    return std::make_shared<PreparedAdapter>();
+  };
+  std::unique_lock closed(gate);
+  AdapterLoader two(load, 2, [] {});
+  const auto eventually = [](auto condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
+    return condition();
+  };
+  for (uint64_t id = 0; id < 8; ++id) two.submit({id, 1}, source("slow"), 1);
+  EXPECT_TRUE(eventually([&] { return slow_begun == 2; })) << "a client has the workers that were asked for";
+  for (uint64_t id = 8; id < 12; ++id) two.submit({id, 1}, source("other"), 2);
+  EXPECT_TRUE(eventually([&] { return other_done == 4; }));
+  EXPECT_EQ(slow_begun, 2);
+  closed.unlock();
+  size_t done = 0;
+  EXPECT_TRUE(eventually([&] {
+    while (two.takeDone()) ++done;
+    return done == 12;
+  }));
+}
+
 TEST_F(AdapterLoaderTest, ClientsTakeTurns) {
   std::mutex gate, mutex;
   std::vector<std::string> order;

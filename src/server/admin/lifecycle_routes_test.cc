@@ -245,7 +245,7 @@ TEST_F(LifecycleRoutesTest, ReadingAnAdapterEndsInTime) {
     while (true) files.onWork(1);
   };
   Intake late{IntakeOptions{.threads = 1, .timeout = std::chrono::milliseconds(5)}};
-  auto limited = std::make_shared<ApiContext>(ApiContext{engine, models, intake, late, delivery, {}, {}});
+  auto limited = std::make_shared<ApiContext>(ApiContext{engine, models, intake, late, list_intake, delivery, {}, {}});
   limited->adapters = adapters.get();
   routes.serve(limited);
   const HttpResponse slow = post("/v1/admin/validate", {{"path", "one"}});

@@ -26,6 +26,7 @@ struct ApiContext {
   ModelCatalog& models;
   Intake& intake;          // parsing, templates, tokenizing
   Intake& adapter_intake;  // the requests that read, register or remove adapters
+  Intake& list_intake;     // answers that grow with the number of models
   WorkerPool& delivery;    // detokenizing and writing answers
   GenerationDefaults defaults;
   std::optional<std::chrono::milliseconds> request_timeout;  // from the moment a request is completely received

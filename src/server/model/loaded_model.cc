@@ -79,6 +79,9 @@ IntakeOptions adapterIntakeOptions() {
   return intake;
 }
 
+// One thread is enough: clients take turns, and with many thousands of adapters a list takes a second.
+IntakeOptions listIntakeOptions() { return {.threads = 1, .reserve = false}; }
+
 // A client may use two of the three threads, so that its large answers do not keep other clients' tokens waiting.
 WorkerOptions deliveryOptions() { return {.threads = 2, .reserve = true}; }
 
@@ -107,6 +110,7 @@ void logFound(const AdapterDirectory::Found& found) {
 LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine)
     : intake_(intakeOptions(options)),
       adapter_intake_(adapterIntakeOptions()),
+      list_intake_(listIntakeOptions()),
       delivery_(deliveryOptions()),
       http_memory_mib_(options.http_memory_mib) {
   const size_t text_bytes =
@@ -141,7 +145,7 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
     registerAdapters(options.lora_start_time);
   }
   context_ = std::make_shared<ApiContext>(
-      ApiContext{*client_, *models_, intake_, adapter_intake_, delivery_, engine.defaults, {}});
+      ApiContext{*client_, *models_, intake_, adapter_intake_, list_intake_, delivery_, engine.defaults, {}});
   context_->trust_request_templates = options.trust_request_templates;
   context_->max_choices = options.max_choices;
   if (options.enable_admin) context_->adapters = adapters_.get();
@@ -278,10 +282,12 @@ bool LoadedModel::stop() {
   wake(stopping_);
   intake_.cancelAll();
   adapter_intake_.cancelAll();
+  list_intake_.cancelAll();
   models_->endWaits();
   executor_->shutdown();
   bool ended = intake_.finish(kPatience);
   ended &= adapter_intake_.finish(kPatience);
+  ended &= list_intake_.finish(kPatience);
   ended &= delivery_.finish(kPatience);
   if (!refresh_.joinable()) return ended;
   if (refresh_ended_.wait_for(kPatience) != std::future_status::ready) return false;

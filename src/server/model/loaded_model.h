@@ -55,7 +55,7 @@ class LoadedModel {
   std::unique_ptr<ModelCatalog> models_;
   std::unique_ptr<AdapterTexts> texts_;
   std::unique_ptr<AdapterDirectory> adapters_;
-  Intake intake_, adapter_intake_;  // see ApiContext
+  Intake intake_, adapter_intake_, list_intake_;  // see ApiContext
   WorkerPool delivery_;
   int32_t http_memory_mib_;
   std::shared_ptr<ApiContext> context_;

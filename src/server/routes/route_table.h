@@ -20,10 +20,12 @@ enum class Access {
   kAdmin       // keys with admin rights
 };
 
-// The intake in which a route's methods other than GET and HEAD run.
+// The intake in which a route's work runs.
 enum class Lane {
   kRequests,  // ApiContext::intake
-  kAdapters   // ApiContext::adapter_intake, because they read an adapter's files or wait for a thread that does
+  kAdapters,  // ApiContext::adapter_intake, because it reads an adapter's files or waits for a thread that does; GET
+              // and HEAD: ApiContext::list_intake
+  kLists      // ApiContext::list_intake
 };
 
 struct Route {

@@ -39,6 +39,11 @@ void checkContentType(const HttpRequest& request, bool takes_files) {
   throw unsupportedType("Content-Type must be application/json.");
 }
 
+Intake& intakeOf(const ApiContext& context, const Route& route, const HttpRequest& request) {
+  if (route.lane == Lane::kRequests) return context.intake;
+  return route.lane == Lane::kLists || request.reads() ? context.list_intake : context.adapter_intake;
+}
+
 // The response, or 304 without a body if the client has a copy with the response's entity tag.
 HttpResponse unlessCached(const HttpRequest& request, HttpResponse response) {
   const auto tag = std::ranges::find(response.headers, "etag", &std::pair<std::string, std::string>::first);
@@ -142,7 +147,7 @@ void Routes::dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
     return exchange->respond(unlessCached(request, route->answer(context.get(), request, name)));
   }
   checkContentType(request, route->about.takes_files);
-  Intake& intake = route->lane == Lane::kAdapters && !request.reads() ? context->adapter_intake : context->intake;
+  Intake& intake = intakeOf(*context, *route, request);
   prepare(context, intake, route->work, std::move(request), exchange);
 }
 

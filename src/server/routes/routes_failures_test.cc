@@ -101,12 +101,24 @@ TEST_F(RoutesTest, TemplatesOfRequestsNeedTrust) {
   EXPECT_EQ(trusted["choices"][0]["message"]["content"], "[abc");
 }
 
+// With many thousands of adapters a list takes a second.
+TEST_F(RoutesTest, RequestsDoNotWaitForLists) {
+  std::promise<void> opened;
+  const auto gate = opened.get_future().share();
+  list_intake.submit(std::make_shared<Intake::Ticket>(), {.work = [gate](WorkMeter&) { gate.wait(); }});
+  const auto list = send("GET", "/v1/models");
+  EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","max_tokens":2})").status, 200);
+  EXPECT_FALSE(list->done());
+  opened.set_value();
+  EXPECT_EQ(list->wait().status, 200);
+}
+
 TEST_F(RoutesTest, WorkAndTimeOfTheIntakeAreLimited) {
   Intake poor{IntakeOptions{.threads = 1, .work_limit = 1000}},
       late{IntakeOptions{.threads = 1, .timeout = std::chrono::milliseconds(0)}};
   const std::string prompt = "{\"model\":\"base\",\"prompt\":\"" + std::string(100'000, 'x') + "\"}";
   const auto ask = [&](Intake& with) {
-    auto other = std::make_shared<ApiContext>(ApiContext{engine, models, with, with, delivery, {}, {}});
+    auto other = std::make_shared<ApiContext>(ApiContext{engine, models, with, with, with, delivery, {}, {}});
     routes.serve(other);
     return answer("POST", "/v1/completions", prompt);
   };
@@ -270,17 +282,20 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
 class SlowRoutesTest : public ::testing::Test {
  protected:
   SlowRoutesTest() {
-    routes.serve(std::make_shared<ApiContext>(ApiContext{engine, models, intake, adapter_intake, delivery, {}, {}}));
+    routes.serve(std::make_shared<ApiContext>(
+        ApiContext{engine, models, intake, adapter_intake, list_intake, delivery, {}, {}}));
   }
   ~SlowRoutesTest() override {
     intake.finish();
     adapter_intake.finish();
+    list_intake.finish();
     engine.stop();
     delivery.finish();
   }
 
   ModelCatalog models{{.name = "base", .text = std::make_shared<FakeCodec>()}};
-  Intake intake{IntakeOptions{.threads = 1}}, adapter_intake{IntakeOptions{.threads = 1}};
+  Intake intake{IntakeOptions{.threads = 1}}, adapter_intake{IntakeOptions{.threads = 1}},
+      list_intake{IntakeOptions{.threads = 1}};
   WorkerPool delivery{1};
   FakeEngine engine{std::chrono::milliseconds(5)};
   Routes routes;

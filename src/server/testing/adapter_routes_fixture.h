@@ -34,6 +34,7 @@ class AdapterRoutesTest : public RoutesTest {
   ~AdapterRoutesTest() override {
     intake.finish();
     adapter_intake.finish();
+    list_intake.finish();
     engine.stop();
     std::filesystem::remove_all(root);
   }

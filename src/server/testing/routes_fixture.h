@@ -30,7 +30,8 @@ class RoutesTest : public ::testing::Test {
   explicit RoutesTest(std::shared_ptr<UsageLimits> limits = nullptr)
       : routes(true, std::make_shared<ServerMetrics>(), std::move(limits)) {
     models.putAdapter({.name = "shift", .adapter_id = 1, .fingerprint = "fp_adapter", .created = 8, .text = codec});
-    context = std::make_shared<ApiContext>(ApiContext{engine, models, intake, adapter_intake, delivery, {}, {}});
+    context =
+        std::make_shared<ApiContext>(ApiContext{engine, models, intake, adapter_intake, list_intake, delivery, {}, {}});
     context->defaults.end_ids = {FakeCodec::kEnd};
     context->defaults.temperature = 0;
     routes.serve(context);
@@ -38,6 +39,7 @@ class RoutesTest : public ::testing::Test {
   ~RoutesTest() override {
     intake.finish();
     adapter_intake.finish();
+    list_intake.finish();
     engine.stop();
     delivery.finish();
   }
@@ -122,6 +124,7 @@ class RoutesTest : public ::testing::Test {
   ModelCatalog models{{.name = "base", .fingerprint = "fp_base", .created = 7, .text = codec}};
   Intake intake{IntakeOptions{.threads = 1, .reserve = false}};
   Intake adapter_intake{IntakeOptions{.threads = 1, .reserve = false}};
+  Intake list_intake{IntakeOptions{.threads = 1, .reserve = false}};
   WorkerPool delivery{2};
   FakeEngine engine;
   std::shared_ptr<ApiContext> context;
