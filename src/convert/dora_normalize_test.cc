@@ -23,7 +23,7 @@ using testing::HasSubstr;
 class DoraNormalizeTest : public testing::Test {
  protected:
   static constexpr int64_t kOut = 70, kIn = 37, kRank = 3;
-  const std::string key_ = "base_model.model.model.layers.0.self_attn.q_proj.";
+  std::string key_ = "base_model.model.model.layers.0.self_attn.q_proj.";
 
   DoraNormalizeTest() {
     std::string name = testing::TempDir() + "dora_normalize.XXXXXX";
@@ -189,6 +189,10 @@ TEST_F(DoraNormalizeTest, EachRefusalIsOneLine) {
   EXPECT_THAT(refusal(), HasSubstr("normalised already"));
   setConfig({{"use_dora", false}});
   EXPECT_THAT(refusal(), HasSubstr("does not set use_dora"));
+  key_ = "base_model.model.lm_head.";
+  writeFiles("lm_head.weight");
+  setConfig({{"target_modules", "all-linear"}});
+  EXPECT_THAT(refusal(), HasSubstr("'base_model.model.lm_head.lora_A.weight' is of the embedding or the output head"));
   fs::remove_all(dir_ / "base");
   fs::create_directory(dir_ / "base");
   setConfig(Json::object());

@@ -200,6 +200,11 @@ TEST_F(LoraConvertTest, RefusesWhatContradictsItself) {
   tensors_ = plain;
   setConfig({{"target_modules", {"k_proj"}}});
   EXPECT_THAT(refusal(), HasSubstr("targets"));
+  tensors_["base_model.model.lm_head.lora_A.weight"] = {{2, 1}, {1, 2}};
+  tensors_["base_model.model.lm_head.lora_B.weight"] = {{1, 2}, {1, 2}};
+  setConfig({{"target_modules", "all-linear"}});
+  EXPECT_THAT(refusal(), HasSubstr("which all-linear, the target_modules of"));
+  tensors_ = plain;
   setConfig({{"use_dora", true}});
   EXPECT_THAT(refusal(), HasSubstr("no lora_magnitude_vector"));
   setConfig({{"r", 3}});

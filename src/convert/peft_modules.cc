@@ -12,6 +12,7 @@
 #include "lora/adapter_files.h"
 #include "lora/adapter_values.h"
 #include "lora/module_ids.h"
+#include "lora/module_spellings.h"
 #include "lora/nemo_reader.h"
 
 namespace chorus {
@@ -98,6 +99,13 @@ class ModuleReader {
     if (!config_.modules.includes(key->module)) {
       refuse(name, fmt::format("is not among the modules that {} targets; the two files are of different adapters",
                                config_source_));
+    }
+    // The base model may have other names for them, which its server refuses.
+    if (config_.modules.targetsAllLinear() && isOutsideLayers(key->module)) {
+      refuse(name,
+             fmt::format("is of the embedding or the output head, which all-linear, the target_modules of {}, does "
+                         "not include; name the modules there",
+                         config_source_));
     }
     const auto [slot, is_new] = index_.emplace(key->module, modules_.size());
     if (is_new) modules_.push_back({.name = key->module, .form = key->form});

@@ -59,7 +59,7 @@ class AdaptedModules {
   bool takeExpertParameter(const std::string& name, PeftKey& key, LayerModule& place) const;
   // Finds the place of a tensor's module in a layer.
   ModuleTensors placeInLayer(const std::string& name, PeftKey key) const;
-  // Whether the module is among the target_modules.
+  // Whether target_modules includes the module. With all-linear, not the embedding or the output head.
   bool isTarget(const std::string& module) const;
   // Whether the module's weight is adapted as a parameter. Refuses a module that the configuration does not adapt.
   bool isParameter(const std::string& name, const ModuleTensors& tensors) const;

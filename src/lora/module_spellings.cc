@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "lora/adapter_builder.h"
+#include "lora/peft_keys.h"
 
 namespace chorus {
 namespace {
@@ -95,6 +96,11 @@ std::string stackedModuleOf(std::string_view name, const WeightTable& table, int
   return firstSpelling(pattern, [&](std::string_view spelling) {
     return namesExpert(spelling) && !findModules(table, expertName(spelling, 0), layer).empty();
   });
+}
+
+bool isOutsideLayers(std::string_view name) {
+  name = withoutModelNames(name);
+  return std::ranges::any_of(kOutside, [&](const auto& spellings) { return isIn(spellings, name); });
 }
 
 bool areSpellings(std::string_view name, std::string_view other) {

@@ -19,6 +19,10 @@ std::string nameInTable(std::string_view name, const WeightTable& table, int32_t
 // as `name`: "mlp.experts.{expert}.gate_proj" for "mlp.switch_mlp.gate_proj". Empty if it does not.
 std::string stackedModuleOf(std::string_view name, const WeightTable& table, int32_t layer);
 
+// Whether the name, compared withoutModelNames(), is one that models usually give to the embedding or to the output
+// head.
+bool isOutsideLayers(std::string_view name);
+
 // Whether both are names of the embedding, or both of the output head, outside layers.
 bool areSpellings(std::string_view name, std::string_view other);
 
