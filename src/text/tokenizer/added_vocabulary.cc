@@ -57,19 +57,8 @@ void AddedVocabulary::Trie::insert(std::string_view content, int32_t id, WorkMet
     node = child;
   }
   meter.charge(steps * kWorkPerNode);
-  // If two tokens normalize to the same text, the first one is found.
+  // Of tokens that normalize to the same text, the library finds one at random, most often the one with the lowest id.
   if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
-}
-
-void AddedVocabulary::Trie::erase(std::string_view content, int32_t id, WorkMeter& meter) {
-  uint32_t node = 0;
-  uint64_t steps = 0;
-  for (const char byte : content) {
-    node = childOf(node, byte, steps);
-    if (node == 0) break;
-  }
-  meter.charge(steps * kWorkPerNode);
-  if (node != 0 && nodes_[node].id == id) nodes_[node].id = -1;
 }
 
 size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64_t& steps) const {
@@ -83,23 +72,22 @@ size_t AddedVocabulary::Trie::longest(std::string_view text, int32_t& id, uint64
   return length;
 }
 
-void AddedVocabulary::add(AddedToken token, int32_t id, WorkMeter& meter) {
+void AddedVocabulary::add(AddedToken token, int32_t id) {
   if (token.special) special_.emplace(token.content.bytes(), id);
-  if (const auto old = by_id_.find(id); old != by_id_.end() && old->second.normalized != token.normalized) {
-    if (old->second.normalized) {
-      normalized_.erase(old->second.decoded.bytes(), id, meter);
-      // The library decodes the token to its normalized form from then on.
-      token.decoded = old->second.decoded;
-    } else {
-      plain_.erase(old->second.content.bytes(), id, meter);
-    }
-  }
+  const auto old = by_id_.find(id);
+  // The library still decodes a token to its normalized form when it is no longer normalized.
+  if (old != by_id_.end() && old->second.normalized && !token.normalized) token.decoded = old->second.decoded;
   by_content_[token.content.bytes()] = id;
-  if (token.normalized)
-    normalized_.insert(token.decoded.bytes(), id, meter);
-  else
-    plain_.insert(token.content.bytes(), id, meter);
   by_id_[id] = std::move(token);
+}
+
+void AddedVocabulary::prepareSearch(WorkMeter& meter) {
+  for (const auto& [id, token] : by_id_) {
+    if (token.normalized)
+      normalized_.insert(token.decoded.bytes(), id, meter);
+    else
+      plain_.insert(token.content.bytes(), id, meter);
+  }
 }
 
 const AddedToken* AddedVocabulary::find(int32_t id) const {

@@ -40,8 +40,11 @@ class AddedVocabulary {
   };
 
   // Adds a token, whose `decoded` must be set and not empty. If a token has the same content or id, the new one
-  // replaces it, but a content that was special once stays special. Charges the meter and throws what it throws.
-  void add(AddedToken token, int32_t id, WorkMeter& meter);
+  // replaces it, but a content that was special once stays special.
+  void add(AddedToken token, int32_t id);
+  // Makes the added tokens ready for split(). To be called once, after the last add(). Charges the meter and throws
+  // what it throws.
+  void prepareSearch(WorkMeter& meter);
 
   // Cuts text at the added tokens and passes the parts to sink in order. Charges the search to work.
   void split(Utf8View text, Search search, EncodeWork& work, FunctionRef<void(const Part&)> sink) const;
@@ -58,7 +61,6 @@ class AddedVocabulary {
    public:
     // Charges the meter for the nodes that it visits.
     void insert(std::string_view content, int32_t id, WorkMeter& meter);
-    void erase(std::string_view content, int32_t id, WorkMeter& meter);
     // Returns the length of the longest token at the start of text and sets id; returns 0 if there is none. Adds the
     // number of visited nodes to steps.
     size_t longest(std::string_view text, int32_t& id, uint64_t& steps) const;

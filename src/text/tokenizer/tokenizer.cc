@@ -139,7 +139,7 @@ void Tokenizer::State::addToken(AddedToken token, std::optional<int32_t> given_i
     fail(ErrorCode::kUnsupported, "{}: the normalizer makes {} bytes of the added token '{}'", source,
          token.decoded.size(), printable(token.content.bytes()));
   }
-  added.add(std::move(token), id, parse.meter);
+  added.add(std::move(token), id);
 }
 
 void Tokenizer::State::readAddedTokens(const Json& tokenizer, const Parse& parse) {
@@ -205,6 +205,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::fromJson(const Json& tokenizer, cons
   state->decoder = std::make_unique<const TokenDecoder>(part("decoder"), source + ": decoder", meter);
   state->readAddedTokens(tokenizer, parse);
   state->addConfigTokens(config, parse);
+  state->added.prepareSearch(meter);
   state->special_tokens = readSpecialTokens(config);
   state->split_special_tokens = config.is_object() && jsonGetOr<bool>(config, "split_special_tokens", false, source);
   state->chat_templates = readChatTemplates(config, source);

@@ -162,6 +162,23 @@ TEST(TokenizerFilesTest, FilesBesideATokenizerJson) {
   }
 }
 
+// Which of the two the library finds at first is random; after the change, only one is left.
+TEST(TokenizerFilesTest, OneOfTwoTokensThatNormalizeToTheSameTextChanges) {
+  const auto token = [](const char* content, int id, bool normalized) {
+    return Json{{"id", id},        {"content", content},       {"single_word", false}, {"lstrip", false},
+                {"rstrip", false}, {"normalized", normalized}, {"special", false}};
+  };
+  const Json model = {
+      {"type", "WordLevel"}, {"vocab", {{"a", 0}, {"b", 1}, {"c", 2}, {"[UNK]", 3}}}, {"unk_token", "[UNK]"}};
+  const Json document = {{"normalizer", {{"type", "Lowercase"}}},
+                         {"added_tokens", Json::array({token("Foo", 4, true), token("foo", 5, true)})},
+                         {"model", model}};
+  TokenizerFileSet set{"d", {{"tokenizer.json", document.dump()}}};
+  EXPECT_EQ(load(set)->encode("foo", false), Ids{4});
+  set.files["tokenizer_config.json"] = Json{{"added_tokens_decoder", {{"4", token("Foo", 4, false)}}}}.dump();
+  EXPECT_EQ(load(set)->encode("fooFoo", false), (Ids{5, 4}));
+}
+
 // Refused by transformers too, though by exceptions of Python.
 TEST(TokenizerFilesTest, RefusalsOfFilesBesideATokenizerJson) {
   const std::string tokenizer = readFile(kGoldens + "gpt2.json", size_t{1} << 20);
