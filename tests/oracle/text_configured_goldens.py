@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/goldens/text/tokenizers/configured.jsonl: a tokenizer.json with other files beside it that add tokens or
-change them.
+"""Makes tests/goldens/text/tokenizers/configured.jsonl: a tokenizer.json, or other files with a tokenizer, with files
+beside it that add tokens or change them.
 
-A row has the "base" (NAME.json), its "padding" if it is not null, the "files" beside it, and what transformers makes of
+A row has the "base" (NAME.json, or "vocab_and_merges" as in text_file_goldens.py), its "padding" if it is not null, the "files" beside it, and what transformers makes of
 them: the "names" of special tokens, and for each text its ids, their text, and their text without special tokens.
 
 Usage: text_configured_goldens.py   (needs transformers)
@@ -14,7 +14,9 @@ import tempfile
 import warnings
 
 import text_goldens
-from transformers import PreTrainedTokenizerFast
+import tokenizer_kinds
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 OUT = text_goldens.OUT
 TEXTS = ["a <x> b<y>  <|Z|> c", "<x><y><|z|>", " NewToken newtoken <N><n> <W> x<W>", "the </s> help<s> <unk>x<|endoftext|> ", "<p> <q> <r>the<|Z|>"]
@@ -79,6 +81,30 @@ def cases():
     yield "llama2", {"split_special_tokens": True}, None, None, None
     yield "gpt2", {}, None, None, "<p>"
     yield "gpt2", {"pad_token": "<x>"}, None, None, "<p>"
+    # without a tokenizer.json
+    qwen, new = {"tokenizer_class": "Qwen2Tokenizer"}, {"<x>": 420, "<y>": 421}
+    slow = "vocab_and_merges"
+    yield slow, {**qwen, "eos_token": "<x>"}, {"eos_token": token("<x>")}, new, None
+    yield slow, {**qwen, "eos_token": "<x>"}, {"eos_token": token("<x>", lstrip=True)}, new, None
+    yield slow, {**qwen, "eos_token": typed("<y>", lstrip=True)}, None, new, None
+    yield slow, {**qwen, "additional_special_tokens": ["<y>"]}, None, new, None
+    yield slow, qwen, {"additional_special_tokens": ["<y>"]}, new, None
+    yield slow, qwen, {"extra_special_tokens": ["<y>"], "image_token": "<x>"}, new, None
+    yield slow, {**qwen, "additional_special_tokens": ["<x>"], "extra_special_tokens": ["<y>"]}, None, new, None
+    yield slow, {**qwen, "added_tokens_decoder": {"420": token("<y>")}}, {"eos_token": "<x>"}, {"<x>": 421}, None
+    yield slow, {**qwen, "eos_token": "<x>", "added_tokens_decoder": {"420": token("<x>", normalized=True)}}, None, None, None
+
+
+def write_base(base, padding, directory):
+    """Writes the files with the tokenizer, and returns the function that reads a directory with them."""
+    if base == "vocab_and_merges":
+        tokenizer_kinds.files_of(Tokenizer.from_file(str(OUT / "gpt2.json")), directory)
+        (directory / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+        return AutoTokenizer.from_pretrained
+    document = json.loads((OUT / f"{base}.json").read_text())
+    document["padding"] = padding
+    (directory / "tokenizer.json").write_text(json.dumps(document))
+    return PreTrainedTokenizerFast.from_pretrained
 
 
 def main():
@@ -88,22 +114,21 @@ def main():
     for base, config, special, added, padding in cases():
         files = {"tokenizer_config.json": config, "special_tokens_map.json": special, "added_tokens.json": added}
         files = {name: value for name, value in files.items() if value is not None}
-        document = json.loads((OUT / f"{base}.json").read_text())
         if padding:
-            document["padding"] = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": padding}
+            padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": padding}
         with tempfile.TemporaryDirectory() as name:
             directory = pathlib.Path(name)
-            (directory / "tokenizer.json").write_text(json.dumps(document))
+            read = write_base(base, padding, directory)
             for file, value in files.items():
                 (directory / file).write_text(json.dumps(value))
-            t = PreTrainedTokenizerFast.from_pretrained(name)
+            t = read(name)
         out = []
         for text in TEXTS:
             ids = t(text, add_special_tokens=False)["input_ids"]
             out.append({"text": text, "ids": ids, "decoded": t.decode(ids), "skipped": t.decode(ids, skip_special_tokens=True)})
         # The files are texts, because the order of their keys counts.
         row = {"base": base, "files": {file: json.dumps(value) for file, value in files.items()}, "names": t.special_tokens_map, "cases": out}
-        rows.append({**row, "padding": document["padding"]} if padding else row)
+        rows.append({**row, "padding": padding} if padding else row)
     text_goldens.dump(OUT / "configured.jsonl", rows)
 
 

@@ -1,6 +1,15 @@
 #include "text/tokenizer/config_tokens.h"
 
+#include "base/error.h"
+
 namespace chorus {
+
+int32_t decoderId(std::string_view key, const std::string& source) {
+  if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string_view::npos) {
+    fail(ErrorCode::kCorrupt, "{}: 'added_tokens_decoder' has a key that is not a token id", source);
+  }
+  return std::stoi(std::string(key));
+}
 
 std::optional<std::string> tokenContent(const Json& value) {
   if (value.is_string()) return value.get<std::string>();

@@ -1,14 +1,23 @@
-// The special tokens that a tokenizer_config.json names, for tokenizers that are built from other files than
-// tokenizer.json.
+// The special tokens that a tokenizer_config.json names.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 
 namespace chorus {
+
+// The special tokens that every tokenizer may have, in the order in which transformers numbers those that the
+// vocabulary lacks.
+constexpr const char* kSpecialTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                              "pad_token", "cls_token", "mask_token"};
+
+// The id that a key of added_tokens_decoder stands for. Throws Error(kCorrupt) that names source if it is not an id.
+int32_t decoderId(std::string_view key, const std::string& source);
 
 // The text of a token in a config: a string, or an object with "content". Nullopt for anything else.
 std::optional<std::string> tokenContent(const Json& value);

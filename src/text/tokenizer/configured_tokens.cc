@@ -19,14 +19,13 @@ constexpr const char* kDecoder = "added_tokens_decoder";
 constexpr const char* kExtra = "extra_special_tokens";
 constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kSpecific = "model_specific_special_tokens";
-// The special tokens that every tokenizer has, in the order in which those that are missing get ids.
-constexpr std::string_view kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                       "pad_token", "cls_token", "mask_token"};
 
-bool isStandardName(std::string_view name) { return std::ranges::find(kNames, name) != std::end(kNames); }
+bool isStandardName(std::string_view name) {
+  return std::ranges::find(kSpecialTokenNames, name) != std::end(kSpecialTokenNames);
+}
 
-// The keys of the top-level object, or of the object that it has at `field`, in the order of the text. Documents that
-// keep the order take quadratic time.
+// The keys of the top-level object, or of the object that it has at `field`, in the order of the text, which Json does
+// not keep. nlohmann::ordered_json keeps it, but takes quadratic time for many keys.
 class KeyOrder final : public JsonEvents {
  public:
   static std::vector<std::string> of(const TokenizerConfigFile& file, std::string_view field = {}) {
@@ -134,6 +133,60 @@ void makeSpecial(Json& token) {
   token.erase("__type");
 }
 
+using TokensById = std::map<uint64_t, Token>;
+
+void enter(TokensById& tokens, uint64_t id, Token token, const std::string& source) {
+  if (!tokens.emplace(id, std::move(token)).second)
+    fail(ErrorCode::kCorrupt, "{}: two added tokens have the id {}", source, id);
+}
+
+// The texts of the special tokens that make tokens of other lists special. Beside a tokenizer.json, these are fewer at
+// first: transformers overlooks objects of tokenizer_config.json and names that only some models have, and
+// special_tokens_map.json has no additional_special_tokens.
+std::set<std::string> specialContents(const Json& config, bool has_tokenizer_json) {
+  std::set<std::string> contents;
+  const auto take = [&](const Json& token) {
+    if (has_tokenizer_json && token.is_object() && token.contains("__type")) return;
+    if (auto content = tokenContent(token)) contents.insert(std::move(*content));
+  };
+  for (const auto& [name, value] : config.items()) {
+    if (has_tokenizer_json ? isStandardName(name) : name.ends_with("_token")) take(value);
+  }
+  const char* extra = has_tokenizer_json || !isFalsy(config, kExtra) ? kExtra : kAdditional;
+  if (const auto it = config.find(extra); it != config.end() && it->is_structured()) {
+    for (const Json& token : *it) take(token);
+  }
+  return contents;
+}
+
+// The tokens of added_tokens.json.
+TokensById readAddedTokens(const TokenizerConfigFile& added, const std::set<std::string>& special) {
+  TokensById tokens;
+  if (added.json.is_null()) return tokens;
+  if (!added.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", added.path);
+  for (const auto& [content, id] : added.json.items()) {
+    if (!id.is_number_unsigned()) {
+      fail(ErrorCode::kCorrupt, "{}: the token '{}' has an id that is not a number", added.path, printable(content));
+    }
+    const bool is_special = special.contains(content);
+    enter(tokens, id.get<uint64_t>(), {.content = content, .special = is_special, .normalized = !is_special},
+          added.path);
+  }
+  return tokens;
+}
+
+// Checks the tokens of special_tokens_map.json here, where their file is known.
+void checkSpecialTokensMap(const TokenizerConfigFile& map) {
+  for (const auto& [name, value] : map.json.items()) {
+    const bool is_token =
+        isStandardName(name) ? !value.is_null() : name.ends_with("_token") && (value.is_string() || value.is_object());
+    if (is_token) readToken(value, name, map.path);
+    if (name == kAdditional || (name == kExtra && !value.is_object())) {
+      for (const Json& token : listOf(map.json, name.c_str(), map.path)) readToken(token, name, map.path);
+    }
+  }
+}
+
 class Reader {
  public:
   Reader(const TokenizerConfigFile& config_file, const TokenizerConfigFile& map, const TokenizerConfigFile& added,
@@ -191,25 +244,23 @@ class Reader {
     const Json& decoder = config_[kDecoder];
     if (!decoder.is_object()) fail(ErrorCode::kInvalidArgument, "{}: '{}' must be an object", source_, kDecoder);
     for (const auto& [key, value] : decoder.items()) {
-      if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string::npos) {
-        fail(ErrorCode::kCorrupt, "{}: '{}' has a key that is not a token id", source_, kDecoder);
-      }
+      const int32_t id = decoderId(key, source_);
       if (!value.is_object()) fail(ErrorCode::kInvalidArgument, "{}: '{}' must have only objects", source_, kDecoder);
-      enter(std::stoull(key), readToken(value, kDecoder, source_), source_);
+      enter(by_id_, static_cast<uint64_t>(id), readToken(value, kDecoder, source_), source_);
     }
   }
 
   void readOlderFiles() {
     addSpecialTokensMap(map_, config_);
     if (const auto it = config_.find(kExtra); it != config_.end() && it->is_object()) {
-      explicit_.setAll(*it, KeyOrder::of(map_, kExtra), source_);
+      explicit_.setAll(*it, KeyOrder::of(map_, kExtra), map_.path);
       config_.erase(kExtra);
     }
-    readAddedTokens();
+    by_id_ = readAddedTokens(added_, specialContents(config_, true));
     std::set<std::string> contents;
     for (const auto& [id, token] : by_id_) contents.insert(token.content);
-    // The tokenizer's own tokens count as tokens of these files: they keep their ids and, among tokens of the same
-    // text, their place, and one that is named becomes special. The others would change nothing.
+    // The tokenizer's own tokens count as tokens of these files, so that they keep their ids, and one that is named
+    // becomes special. Special ones that no file repeats are left out, because they would not change.
     for (const Json& item : tokenizer_["added_tokens"]) {
       const auto id = jsonGet<uint64_t>(item, "id", source_);
       if (const auto replaced = by_id_.extract(id)) replaced_.emplace(replaced.mapped().content, replaced.mapped());
@@ -218,39 +269,12 @@ class Reader {
     }
   }
 
-  void readAddedTokens() {
-    if (added_.json.is_null()) return;
-    if (!added_.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", added_.path);
-    std::set<std::string> special;
-    const auto name = [&](const Json& token) {
-      // transformers overlooks the objects of tokenizer_config.json here.
-      if (token.is_object() && token.contains("__type")) return;
-      if (auto content = tokenContent(token)) special.insert(std::move(*content));
-    };
-    for (const std::string_view key : kNames) {
-      if (const auto it = config_.find(key); it != config_.end()) name(*it);
-    }
-    for (const Json& token : listOf(config_, kExtra, source_)) name(token);
-    for (const auto& [content, id] : added_.json.items()) {
-      if (!id.is_number_unsigned()) {
-        fail(ErrorCode::kCorrupt, "{}: the token '{}' has an id that is not a number", added_.path, printable(content));
-      }
-      const bool is_special = special.contains(content);
-      enter(id.get<uint64_t>(), {.content = content, .special = is_special, .normalized = !is_special}, added_.path);
-    }
-  }
-
-  void enter(uint64_t id, Token token, const std::string& source) {
-    if (!by_id_.emplace(id, std::move(token)).second)
-      fail(ErrorCode::kCorrupt, "{}: two added tokens have the id {}", source, id);
-  }
-
   // The special tokens by their names, and then those of the list.
   void readSpecialTokens() {
     if (const auto padding = tokenizer_.find("padding"); padding != tokenizer_.end() && padding->is_object()) {
       if (!config_.contains("pad_token")) config_["pad_token"] = padding->value("pad_token", Json());
     }
-    for (const std::string_view name : kNames) {
+    for (const char* name : kSpecialTokenNames) {
       const auto it = config_.find(name);
       if (it == config_.end() || it->is_null()) continue;
       Token token = readToken(*it, name, source_);
@@ -300,7 +324,7 @@ class Reader {
   const char* extra_name_ = kExtra;   // where the config has its extra tokens
   std::vector<std::string> objects_;  // names in the config whose values are objects
   NamedTokens explicit_;              // these values take precedence over those of special_tokens_map.json
-  std::map<uint64_t, Token> by_id_;   // the tokens of added_tokens_decoder, or of the older files
+  TokensById by_id_;                  // the tokens of added_tokens_decoder, or of the older files
   // Tokens of added_tokens.json whose ids the tokenizer gives to others. They still give their properties to a special
   // token of the same text.
   std::map<std::string, Token> replaced_;
@@ -314,6 +338,7 @@ class Reader {
 void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config) {
   if (map.json.is_null() || config.contains(kDecoder)) return;
   if (!map.json.is_object()) fail(ErrorCode::kCorrupt, "{}: expected a JSON object", map.path);
+  checkSpecialTokensMap(map);
   for (const auto& [name, value] : map.json.items()) {
     Json& own = config[name];
     if (name == kExtra && value.is_array()) {
@@ -328,6 +353,26 @@ void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config) {
       own = value;
       if (own.is_object() && name != kExtra) makeSpecial(own);
     }
+  }
+}
+
+void addAddedTokens(const TokenizerConfigFile& added, Json& config) {
+  if (added.json.is_null() || config.contains(kDecoder)) return;
+  Json decoder = Json::object();
+  for (const auto& [id, token] : readAddedTokens(added, {})) decoder[std::to_string(id)] = token.item();
+  config[kDecoder] = std::move(decoder);
+}
+
+void makeNamedTokensSpecial(Json& config) {
+  const auto decoder = config.find(kDecoder);
+  if (decoder == config.end() || !decoder->is_object()) return;
+  const std::set<std::string> special = specialContents(config, false);
+  for (Json& token : *decoder) {
+    const auto content = tokenContent(token);
+    if (!content || !special.contains(*content) || !token.is_object() || token.value("special", Json()) == true)
+      continue;
+    token["special"] = true;
+    token["normalized"] = false;
   }
 }
 

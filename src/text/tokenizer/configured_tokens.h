@@ -1,5 +1,5 @@
-// The added tokens that the files beside a tokenizer.json name: tokenizer_config.json and the older
-// special_tokens_map.json and added_tokens.json. The rules are those of transformers.
+// The added tokens that the files beside a tokenizer name: tokenizer_config.json and the older special_tokens_map.json
+// and added_tokens.json. The rules are those of transformers.
 #pragma once
 
 #include <string>
@@ -17,13 +17,20 @@ struct TokenizerConfigFile {
 };
 
 // Enters the values of special_tokens_map.json into config, over its own. As in transformers, a config with
-// added_tokens_decoder ignores the older files.
+// added_tokens_decoder ignores the older files. Throws Error that names the file.
 void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config);
 
+// For a tokenizer that is imported from other files than a tokenizer.json. addAddedTokens enters the tokens of
+// added_tokens.json into config as its added_tokens_decoder, unless it has one; it throws Error that names the file.
+// makeNamedTokensSpecial makes the tokens of the added_tokens_decoder special that config names elsewhere. Call it
+// after the import, which enters the names of the tokenizer's class into config.
+void addAddedTokens(const TokenizerConfigFile& added, Json& config);
+void makeNamedTokensSpecial(Json& config);
+
 // Appends the tokens of the files to the list added_tokens of `tokenizer`, a tokenizer.json. The new items have no
-// "id": a token that the tokenizer has gets the item's properties, another one gets the next id. An id in the files
-// only decides the order. Enters the special tokens that `config` names in other ways into it as NAME_token, and
-// removes its added_tokens_decoder.
+// "id": a token that the tokenizer has gets the item's properties, another one gets the next id. An id in these
+// files only decides the order. Sets `config["NAME_token"]` for special tokens that `config` names elsewhere, such as
+// in an extra_special_tokens object, and removes added_tokens_decoder from `config`.
 //
 // config: tokenizer_config.json before addSpecialTokensMap, which this function calls. Throws Error that names the
 // file. Takes time and memory in proportion to the files, but for sorting.

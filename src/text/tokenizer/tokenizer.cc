@@ -154,7 +154,8 @@ void Tokenizer::State::readAddedTokens(const Json& tokenizer, const Parse& parse
   }
 }
 
-// Adds the tokens of tokenizer_config.json that tokenizer.json lacks.
+// Adds the tokens of the config's added_tokens_decoder. Only a tokenizer that was imported from other files has one:
+// addConfiguredTokens removes it beside a tokenizer.json.
 void Tokenizer::State::addConfigTokens(const Json& config, const Parse& parse) {
   const std::string& source = parse.source;
   const auto list = config.is_object() ? config.find("added_tokens_decoder") : config.end();
@@ -163,10 +164,7 @@ void Tokenizer::State::addConfigTokens(const Json& config, const Parse& parse) {
   for (const auto& [key, item] : list->items()) {
     AddedToken token = readAddedToken(item, source);
     if (token.content.empty() || added.tokenId(token.content.bytes())) continue;
-    if (key.empty() || key.size() > 9 || key.find_first_not_of("0123456789") != std::string::npos) {
-      fail(ErrorCode::kCorrupt, "{}: 'added_tokens_decoder' has a key that is not a token id", source);
-    }
-    missing.emplace(std::stoi(key), std::move(token));
+    missing.emplace(decoderId(key, source), std::move(token));
   }
   for (auto& [id, token] : missing) addToken(std::move(token), static_cast<int32_t>(id), parse);
 }

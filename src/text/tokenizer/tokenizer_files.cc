@@ -1,7 +1,6 @@
 #include "text/tokenizer/tokenizer_files.h"
 
 #include <algorithm>
-#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -118,34 +117,9 @@ class Lookup {
   const TokenizerFileSet* fallback_;
 };
 
-// Adds the tokens of added_tokens.json ({"text": id}), which is older than added_tokens_decoder.
-void addAddedTokens(const Json& added, Json& config, const std::string& source) {
-  if (!added.is_object()) return;
-  Json& decoder = config["added_tokens_decoder"];
-  if (decoder.is_null()) decoder = Json::object();
-  if (!decoder.is_object()) fail(ErrorCode::kInvalidArgument, "{}: 'added_tokens_decoder' must be an object", source);
-  std::set<std::string> special;
-  for (const auto& [name, value] : config.items()) {
-    if (name.ends_with("_token") && value.is_string()) special.insert(value.get<std::string>());
-    if (name == "additional_special_tokens" && value.is_array()) {
-      for (const Json& one : value) {
-        if (one.is_string()) special.insert(one.get<std::string>());
-      }
-    }
-  }
-  for (const auto& [content, id] : added.items()) {
-    if (!id.is_number_unsigned())
-      fail(ErrorCode::kCorrupt, "{}: added_tokens.json has an id that is not a number", source);
-    const std::string key = std::to_string(id.get<uint64_t>());
-    if (decoder.contains(key)) continue;
-    decoder[key] = {{"content", content}, {"special", special.contains(content)}, {"normalized", false}};
-  }
-}
-
 // Builds the document of a tokenizer that comes in another file than tokenizer.json.
 Json importTokenizer(const std::string& name, std::string_view text, const Lookup& lookup, Json& config,
                      const std::string& source, WorkMeter& meter) {
-  addAddedTokens(lookup.readJson("added_tokens.json"), config, source);
   if (name == "tekken.json") return importTekken(parseJson(text, source), config, source);
   if (name == "vocab.txt") return importVocabText(text, config, source);
   if (name == "vocab.json") {
@@ -255,14 +229,17 @@ TokenizerFiles parseTokenizerFiles(const TokenizerFileSet& set, const TokenizerF
   const auto found = lookup.find(*name);
   files.source = found.path;
   const TokenizerConfigFile config = lookup.readConfig("tokenizer_config.json"),
-                            map = lookup.readConfig("special_tokens_map.json");
+                            map = lookup.readConfig("special_tokens_map.json"),
+                            added = lookup.readConfig("added_tokens.json");
   files.config = config.json.is_object() ? config.json : Json::object();
   if (name == std::begin(kTokenizerFiles)) {
     files.tokenizer = parseTokenizerJson(*found.text, files.source);
-    addConfiguredTokens(config, map, lookup.readConfig("added_tokens.json"), files.tokenizer, files.config);
+    addConfiguredTokens(config, map, added, files.tokenizer, files.config);
   } else {
     addSpecialTokensMap(map, files.config);
+    addAddedTokens(added, files.config);
     files.tokenizer = importTokenizer(*name, *found.text, lookup, files.config, files.source, meter);
+    makeNamedTokensSpecial(files.config);
   }
   addTemplates(lookup, files.config);
   return files;

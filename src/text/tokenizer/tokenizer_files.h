@@ -53,9 +53,9 @@ struct TokenizerFiles {
 // - tokenizer: tokenizer.json, tekken.json (Mistral), tokenizer.model (SentencePiece, or tiktoken's format as Llama 3
 //   has it), tiktoken.model, qwen.tiktoken, r50k_base.tiktoken, cl100k_base.tiktoken, o200k_base.tiktoken, vocab.json
 //   with merges.txt, vocab.txt (WordPiece);
-// - config: tokenizer_config.json; unless it has added_tokens_decoder, special_tokens_map.json replaces values of it,
-// and
-//   added_tokens.json adds tokens. With a tokenizer.json the tokens of all of them are entered into `tokenizer`
+// - config: tokenizer_config.json. Unless it has added_tokens_decoder, values of special_tokens_map.json replace its
+// own,
+//   and added_tokens.json adds tokens. Beside a tokenizer.json, the tokens of all three are entered into `tokenizer`
 //   (configured_tokens.h);
 // - chat templates: chat_template.jinja and additional_chat_templates/, then the config, then chat_template.json.
 //

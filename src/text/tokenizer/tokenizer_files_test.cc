@@ -138,14 +138,19 @@ TEST(TokenizerFilesTest, OtherFilesThanTokenizerJson) {
   }
 }
 
-// A tokenizer.json with other files beside it, as tests/oracle/text_configured_goldens.py recorded.
-TEST(TokenizerFilesTest, FilesBesideATokenizerJson) {
+// A tokenizer with other files beside it, as tests/oracle/text_configured_goldens.py recorded.
+TEST(TokenizerFilesTest, FilesBesideATokenizer) {
   for (const Json& row : readLines("configured.jsonl")) {
     SCOPED_TRACE(row["base"].dump() + row["files"].dump());
+    const auto base = row["base"].get<std::string>();
     TokenizerFileSet set{"d", {}};
-    Json document = readJsonFile(kGoldens + row["base"].get<std::string>() + ".json");
-    document["padding"] = row.value("padding", Json());
-    set.files["tokenizer.json"] = document.dump();
+    if (base == "vocab_and_merges") {
+      set = filesOf(base, Json::object());
+    } else {
+      Json document = readJsonFile(kGoldens + base + ".json");
+      document["padding"] = row.value("padding", Json());
+      set.files["tokenizer.json"] = document.dump();
+    }
     for (const auto& [name, text] : row["files"].items()) set.files[name] = text.get<std::string>();
     const auto tokenizer = load(set);
     for (const auto& [name, content] : row["names"].items()) {
@@ -156,10 +161,29 @@ TEST(TokenizerFilesTest, FilesBesideATokenizerJson) {
       const auto text = item["text"].get<std::string>();
       const Ids ids = item["ids"];
       EXPECT_EQ(tokenizer->encode(text, false), ids) << text;
-      EXPECT_EQ(tokenizer->decode(ids, false), item["decoded"]) << text;
-      EXPECT_EQ(tokenizer->decode(ids, true), item["skipped"]) << text;
+      EXPECT_EQ(tokenizer->decode(ids, false), item["decoded"].get<std::string>()) << text;
+      EXPECT_EQ(tokenizer->decode(ids, true), item["skipped"].get<std::string>()) << text;
     }
   }
+}
+
+// vocab.txt: only tokens that are not special are searched for in the normalized text.
+TEST(TokenizerFilesTest, TokensOfAddedTokensAreNormalizedUnlessTheyAreSpecial) {
+  TokenizerFileSet set{"d", {{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"}}};
+  set.files["added_tokens.json"] = R"({"<W>": 6, "[X]": 7})";
+  EXPECT_EQ(load(set)->encode("<w>[x]", false), (Ids{6, 7}));
+  set.files["special_tokens_map.json"] = R"({"eos_token": {"content": "[X]"}})";
+  EXPECT_EQ(load(set)->encode("<w>[X]", false), (Ids{6, 7}));
+  EXPECT_EQ(load(set)->encode("[x]", false), (Ids{1, 1, 1}));
+  EXPECT_EQ(load(set)->decode(Ids{5, 6, 7}, true), "a <w>");
+}
+
+// The class names <|endoftext|> as a special token.
+TEST(TokenizerFilesTest, TheClassMakesTokensSpecial) {
+  TokenizerFileSet set{"d", {{"vocab.json", R"({"a": 0, "b": 1, "c": 2})"}, {"merges.txt", ""}}};
+  set.files["tokenizer_config.json"] = R"({"tokenizer_class": "Qwen2Tokenizer"})";
+  set.files["added_tokens.json"] = R"({"<|endoftext|>": 3, "<x>": 4})";
+  EXPECT_EQ(load(set)->decode(Ids{0, 3, 4, 1}, true), "a<x>b");
 }
 
 // Which of the two the library finds at first is random; after the change, only one is left.
@@ -198,6 +222,19 @@ TEST(TokenizerFilesTest, RefusalsOfFilesBesideATokenizerJson) {
   EXPECT_THAT(config(R"({"extra_special_tokens": "a"})"), HasSubstr("'extra_special_tokens' must be a list of tokens"));
   EXPECT_THAT(config(R"({"split_special_tokens": 3})"), HasSubstr("split_special_tokens"));
   EXPECT_EQ(refusal("special_tokens_map.json", "[]"), "d/special_tokens_map.json: expected a JSON object");
+  const auto map = [&](const char* text) {
+    return errorOf([&] {
+      load({"d", {{"tokenizer.json", tokenizer}, {"tokenizer_config.json", "{}"}, {"special_tokens_map.json", text}}});
+    });
+  };
+  EXPECT_EQ(map(R"({"bos_token": 5})"),
+            "d/special_tokens_map.json: bos_token must be a token: a string, or an object with a 'content'");
+  EXPECT_THAT(map(R"({"x_token": {}})"), HasSubstr("d/special_tokens_map.json: x_token must be a token"));
+  EXPECT_THAT(map(R"({"additional_special_tokens": "a"})"),
+              HasSubstr("d/special_tokens_map.json: 'additional_special_tokens' must be a list"));
+  EXPECT_THAT(map(R"({"extra_special_tokens": [7]})"),
+              HasSubstr("d/special_tokens_map.json: extra_special_tokens must"));
+  EXPECT_THAT(map(R"({"extra_special_tokens": {"x": 7}})"), HasSubstr("d/special_tokens_map.json: x must be a token"));
   EXPECT_EQ(refusal("added_tokens.json", R"({"a": "b"})"),
             "d/added_tokens.json: the token 'a' has an id that is not a number");
   EXPECT_EQ(refusal("added_tokens.json", R"({"a": 430, "b": 430})"),

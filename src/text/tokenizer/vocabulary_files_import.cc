@@ -19,10 +19,7 @@
 namespace chorus {
 namespace {
 
-// The special tokens of a config in the order in which transformers numbers those that the vocabulary lacks.
-constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                  "pad_token", "cls_token", "mask_token"};
-using Defaults = std::array<const char*, std::size(kNames)>;  // in the order of kNames; "" for none
+using Defaults = std::array<const char*, std::size(kSpecialTokenNames)>;  // in their order; "" for none
 constexpr Defaults kGpt2Tokens{"<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "", "", ""};
 constexpr Defaults kQwen2Tokens{"", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""};
 constexpr Defaults kRobertaTokens{"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"};
@@ -73,13 +70,13 @@ const TokenizerClass& classOf(std::span<const TokenizerClass> classes, const Jso
 // has an id in `vocab`, which also gets those that it lacks.
 class SpecialTokenList {
  public:
-  SpecialTokenList(Json& vocab, Json& config, const Defaults& defaults) : vocab_(vocab) {
+  SpecialTokenList(Json& vocab, Json& config, const Defaults& defaults, const std::string& source) : vocab_(vocab) {
     for (const auto& [token, id] : vocab.items()) {
       if (id.is_number_unsigned()) next_ = std::max(next_, id.get<uint64_t>() + 1);
     }
-    readAddedTokens(config);
-    for (size_t i = 0; i < std::size(kNames); ++i) {
-      if (namedToken(config, kNames[i], defaults[i])) addNamed(config[kNames[i]]);
+    readAddedTokens(config, source);
+    for (size_t i = 0; i < std::size(kSpecialTokenNames); ++i) {
+      if (namedToken(config, kSpecialTokenNames[i], defaults[i])) addNamed(config[kSpecialTokenNames[i]]);
     }
     for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
       const auto list = config.find(key);
@@ -92,14 +89,12 @@ class SpecialTokenList {
  private:
   // The tokens of added_tokens_decoder follow the vocabulary, or are in it. The tokenizer adds them later, when it
   // reads the config; here they only get their places in the vocabulary.
-  void readAddedTokens(const Json& config) {
+  void readAddedTokens(const Json& config, const std::string& source) {
     const auto list = config.find("added_tokens_decoder");
     if (list == config.end() || !list->is_object()) return;
     std::map<uint64_t, std::string> by_id;
     for (const auto& [key, value] : list->items()) {
-      const auto content = tokenContent(value);
-      const bool number = !key.empty() && key.size() <= 9 && key.find_first_not_of("0123456789") == std::string::npos;
-      if (content && number) by_id[std::stoull(key)] = *content;
+      if (const auto content = tokenContent(value)) by_id[static_cast<uint64_t>(decoderId(key, source))] = *content;
     }
     for (const auto& [id, content] : by_id) {
       configured_.insert(content);
@@ -185,7 +180,7 @@ Json importVocabAndMerges(const Json& vocab, std::string_view merges, Json& conf
   }
   Json model = {{"type", "BPE"}, {"vocab", vocab}, {"merges", readMerges(merges, source)}};
   Json& tokens = model["vocab"];
-  Json added = SpecialTokenList(tokens, config, kind.tokens).take();
+  Json added = SpecialTokenList(tokens, config, kind.tokens, source).take();
   const bool qwen = kind.name == "Qwen2Tokenizer";
   const Json bytes = {{"type", "ByteLevel"},
                       {"add_prefix_space", jsonGetOr<bool>(config, "add_prefix_space", false, source)},
@@ -209,7 +204,7 @@ Json importVocabAndMerges(const Json& vocab, std::string_view merges, Json& conf
 Json importVocabText(std::string_view text, Json& config, const std::string& source) {
   const TokenizerClass& kind = classOf(kWordPieceClasses, config, source);
   Json vocab = readLines(text, source);
-  Json added = SpecialTokenList(vocab, config, kind.tokens).take();
+  Json added = SpecialTokenList(vocab, config, kind.tokens, source).take();
   const auto accents = config.find("strip_accents");
   Json json;
   json["normalizer"] = {{"type", "BertNormalizer"},
