@@ -195,6 +195,83 @@ def echoes_large(stage):
     stage.server.remove_adapter("spaces")
 
 
+# --- log probabilities of long tokens ------------------------------------------------------------------------------------
+
+
+def with_long_tokens(size, growth):
+    """A tokenizer whose tokens have `size` bytes, each of which the decoder replaces by `growth` control characters."""
+    tokenizer = base_tokenizer()
+    kept = {token["content"] for token in tokenizer["added_tokens"]} | {piece for piece in tokenizer["model"]["vocab"] if len(piece) == 1}
+    tokenizer["model"]["vocab"] = {piece if piece in kept else "Q" * size + str(number): number
+                                   for piece, number in tokenizer["model"]["vocab"].items()}
+    tokenizer["model"]["merges"] = []
+    tokenizer["decoder"] = {"type": "Replace", "pattern": {"String": "Q"}, "content": "\x01" * growth}
+    return tokenizer
+
+
+def stream_log_probs(address, source, model, seconds, count):
+    """Asks for the log probabilities of 21 long tokens at each position, on `count` connections. Returns the statuses."""
+    end, statuses = time.monotonic() + seconds, set()
+    likely = {str(token): 100 for token in range(1400, 1421)}
+    body = {"model": model, "messages": [{"role": "user", "content": "a"}], "max_tokens": 20, "logit_bias": likely,
+            "ignore_eos": True, "temperature": 0, "logprobs": True, "top_logprobs": 20, "stream": True}
+
+    def run():
+        while time.monotonic() < end:
+            statuses.add(wire.ask(address, CHAT, body, source=source).status)
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return statuses
+
+
+@scenario("log-probs-of-long-tokens")
+def log_probs_of_long_tokens(stage):
+    """Two clients ask for log probabilities with an adapter whose decoder lengthens long tokens."""
+    for size, growth in ((1000, 4), (4000, 34)):
+        name = f"long-{size}"
+        stage.server.put_adapter(name, with_tokenizer(with_long_tokens(size, growth)))
+        served = stage.server.wait_served(name, 3)
+        statuses = stage.attack_all([(stream_log_probs, f"127.0.0.{last}", name, 4, 4) for last in (21, 22)])
+        stage.note(f"tokens of {size} bytes, {growth} times as long decoded: served {served}, {statuses}")
+        stage.check(all(one and one <= {200, 400, 404, 429, 503} for one in statuses), f"statuses {statuses}")
+        stage.check(served or size > 1024, "tokens of the allowed length are not served")
+        stage.server.remove_adapter(name)
+
+
+# --- answers of many models -----------------------------------------------------------------------------------------------
+
+LISTED = 5000
+
+
+def read_lists(address, source, seconds, count):
+    """Asks for the list of all models again and again on `count` connections at a time. Returns the number of answers."""
+    end, answers = time.monotonic() + seconds, []
+
+    def run():
+        while time.monotonic() < end:
+            answers.append(wire.ask(address, "/v1/models", method="GET", source=source).status)
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(answers)
+
+
+@scenario("lists-of-models", flags=("--max_cpu_loras", "8"))
+def lists_of_models(stage):
+    """Two clients ask for the list of thousands of adapters, whose requests are as short as any."""
+    for number in range(LISTED):
+        stage.server.put_adapter(f"listed-{number}")
+    stage.check(stage.server.wait(lambda: len(stage.server.served()) > LISTED, 60), "the adapters are not served")
+    counts = stage.attack_all([(read_lists, f"127.0.0.{last}", 4, 16) for last in (21, 22)])
+    stage.note(f"{counts} lists")
+    stage.check(all(counts), "a client got no list")
+
+
 # --- no_repeat_ngram_size -----------------------------------------------------------------------------------------------
 
 CONTEXT = 20_000
