@@ -60,7 +60,8 @@ bool FairQueue::remove(uint64_t id) {
 
 bool FairQueue::mayTake(const Choice& choice, uint64_t client) const {
   if (clients_.at(client).by_bytes.begin()->first > choice.max_bytes) return false;
-  return std::count(choice.running.begin(), choice.running.end(), client) < choice.client_limit;
+  if (std::ranges::find(choice.left_out, client) != choice.left_out.end()) return false;
+  return std::ranges::count(choice.running, client) < choice.client_limit;
 }
 
 std::optional<FairQueue::Taken> FairQueue::take(const Choice& choice) {

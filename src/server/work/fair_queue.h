@@ -34,11 +34,12 @@ class FairQueue {
   // Removes a queued task; false if there is none of that id.
   bool remove(uint64_t id);
   // The tasks that take() may return: those of at most max_bytes, of clients that appear fewer than client_limit times
-  // in `running`, the clients of the tasks that run now (nullopt: an idle thread).
+  // in `running`, the clients of the tasks that run now (nullopt: an idle thread), and not in `left_out`.
   struct Choice {
     size_t max_bytes = SIZE_MAX;
     std::span<const std::optional<uint64_t>> running = {};
     int64_t client_limit = INT64_MAX;
+    std::span<const std::optional<uint64_t>> left_out = {};  // nullopt: nobody
   };
   struct Taken {
     uint64_t id = 0;

@@ -68,6 +68,16 @@ TEST(FairQueue, ClientsAtTheirLimitAreLeftOut) {
   EXPECT_EQ(queue.take({.running = running, .client_limit = 3})->id, 1u);
 }
 
+TEST(FairQueue, SomeClientsCanBeLeftOut) {
+  FairQueue queue;
+  queue.add(1, 7, 10);
+  queue.add(2, 9, 20);
+  const std::optional<uint64_t> left_out[] = {std::nullopt, 7};
+  EXPECT_EQ(queue.take({.left_out = left_out})->id, 2u);
+  EXPECT_FALSE(queue.take({.left_out = left_out}));
+  EXPECT_EQ(queue.take({})->id, 1u);
+}
+
 TEST(FairQueue, LimitsAndRemoval) {
   FairQueue queue({.tasks = 4, .client_tasks = 3, .client_bytes = 100});
   EXPECT_EQ(queue.add(1, 7, 500), Answer::kAdded) << "the first may be larger than the limit";

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <ctime>
 #include <future>
 #include <stdexcept>
 #include <thread>
@@ -108,6 +110,40 @@ TEST(Intake, SlowRequestsOfOneClientDoNotDelayAnother) {
     EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
   }
   EXPECT_LE(running, 2);
+  for (const auto& ticket : slow) ticket->cancel();
+  EXPECT_TRUE(intake.finish(std::chrono::seconds(5)));
+}
+
+// Nor do those of several clients, once each has had one.
+TEST(Intake, SlowRequestsOfSeveralClientsDoNotDelayAnother) {
+  Intake intake({.threads = 2, .work_at_first = uint64_t{4} << 30});
+  for (uint64_t client = 1; client <= 3; ++client) {
+    std::promise<void> done;
+    intake.submit(std::make_shared<Intake::Ticket>(), {.client = client, .work = [&](WorkMeter&) {
+                                                         const std::clock_t begin = std::clock();
+                                                         while (std::clock() - begin < CLOCKS_PER_SEC / 20) {
+                                                         }
+                                                         done.set_value();
+                                                       }});
+    done.get_future().wait();
+  }
+  std::this_thread::sleep_for(milliseconds(100));  // the pool notes how long a task took after it has ended
+  std::vector<std::shared_ptr<Intake::Ticket>> slow;
+  std::atomic<int> running{0};
+  for (uint64_t i = 0; i < 12; ++i) {
+    slow.push_back(std::make_shared<Intake::Ticket>());
+    intake.submit(slow.back(), {.client = 1 + i % 3, .work = [&](WorkMeter& meter) {
+                                  ++running;
+                                  workForEver(meter);
+                                }});
+  }
+  while (running < 2) std::this_thread::sleep_for(milliseconds(1));
+  for (int i = 0; i < 3; ++i) {
+    std::promise<void> done;
+    intake.submit(std::make_shared<Intake::Ticket>(), {.client = 4, .work = [&](WorkMeter&) { done.set_value(); }});
+    EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  }
+  EXPECT_EQ(running, 2);
   for (const auto& ticket : slow) ticket->cancel();
   EXPECT_TRUE(intake.finish(std::chrono::seconds(5)));
 }

@@ -4,7 +4,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -14,6 +17,46 @@
 #include "base/log.h"
 
 namespace chorus::server {
+namespace {
+
+// Measures the time that the calling thread takes, of the processor and in all.
+class TaskTime {
+ public:
+  bool isShort() const {
+    return std::chrono::steady_clock::now() - begin_ <= WorkerOptions::kShortTime &&
+           processor() - worked_ <= WorkerOptions::kShortWork;
+  }
+
+ private:
+  static std::chrono::nanoseconds processor() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  }
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::nanoseconds worked_ = processor();
+};
+
+// The clients whose latest task was not short; of more than it has room for, those of the latest tasks. Allocates
+// nothing, because a worker must be able to go on when memory has run out.
+class SlowClients {
+ public:
+  std::span<const std::optional<uint64_t>> all() const { return clients_; }
+  void ended(uint64_t client, bool is_short) {
+    const auto known = std::ranges::find(clients_, client);
+    if (is_short) {
+      if (known != clients_.end()) known->reset();
+    } else if (known == clients_.end()) {
+      clients_[next_++ % clients_.size()] = client;
+    }
+  }
+
+ private:
+  std::array<std::optional<uint64_t>, 64> clients_;
+  size_t next_ = 0;
+};
+
+}  // namespace
 
 // Shared with the threads, which may outlive the pool.
 struct WorkerPool::State {
@@ -22,16 +65,19 @@ struct WorkerPool::State {
         clients(static_cast<size_t>(options.threads) + 1),
         client_limit(options.reserve ? options.threads : options.threads + 1) {}
 
-  // A thread of the pool, and the largest tasks that it takes.
+  // A thread of the pool, and the tasks that it takes.
   struct Thread {
     size_t index = 0;
     size_t max_bytes = SIZE_MAX;
+    bool is_reserve = false;  // none of slow clients
   };
   void work(const Thread& thread);
   // During finish() every thread takes any task.
   FairQueue::Choice choiceOf(const Thread& thread) const {
     if (finishing) return {};
-    return {.max_bytes = thread.max_bytes, .running = clients, .client_limit = client_limit};
+    FairQueue::Choice choice{.max_bytes = thread.max_bytes, .running = clients, .client_limit = client_limit};
+    if (thread.is_reserve) choice.left_out = slow.all();
+    return choice;
   }
 
   std::mutex mutex;
@@ -39,6 +85,7 @@ struct WorkerPool::State {
   FairQueue queue;
   std::vector<std::optional<uint64_t>> clients;  // whose task each thread is running
   int64_t client_limit;                          // threads that run tasks of one client at most
+  SlowClients slow;
   std::unordered_map<uint64_t, Task> tasks;
   uint64_t last_id = 0;
   size_t running = 0;  // threads that have not ended
@@ -60,6 +107,7 @@ void WorkerPool::State::work(const Thread& thread) {
     Task task = std::move(at->second);
     tasks.erase(at);
     lock.unlock();
+    const TaskTime time;
     try {
       task();
     } catch (const std::exception& e) {
@@ -68,7 +116,9 @@ void WorkerPool::State::work(const Thread& thread) {
       log::error("a task failed");
     }
     task = nullptr;
+    const bool is_short = time.isShort();
     lock.lock();
+    slow.ended(taken->client, is_short);
     clients[thread.index].reset();
     if (client_limit < std::ssize(clients) && queue.size() > 0) changed.notify_all();  // it may have been at its limit
   }
@@ -80,7 +130,8 @@ WorkerPool::WorkerPool(const WorkerOptions& options) : state_(std::make_shared<S
   for (int i = 0; i < options.threads + (options.reserve ? 1 : 0); ++i) {
     const bool small_only = options.small_bytes > 0 && ((i == 0 && options.threads > 1) || i == options.threads);
     const State::Thread thread{.index = static_cast<size_t>(i),
-                               .max_bytes = small_only ? options.small_bytes : SIZE_MAX};
+                               .max_bytes = small_only ? options.small_bytes : SIZE_MAX,
+                               .is_reserve = i == options.threads};
     {
       std::lock_guard lock(state_->mutex);
       ++state_->running;

@@ -17,10 +17,14 @@ struct WorkerOptions {
   // If there are two or more threads, one of them takes only tasks of at most this size; 0: every thread takes any
   // task.
   size_t small_bytes = 0;
-  // Adds a thread that takes only tasks of at most small_bytes (0: any), and limits each client to all threads but one:
-  // however many slow tasks a client has, another client's small task does not wait for them.
+  // Adds a thread that takes only tasks of at most small_bytes (0: any), of clients whose latest task was short, and
+  // limits each client to all threads but one: however many slow tasks some clients have, a small task of another
+  // client does not wait for them.
   bool reserve = false;
   int niceness = 0;  // added to that of the process
+
+  // What a short task may take, of the processor and in all.
+  static constexpr std::chrono::milliseconds kShortWork{5}, kShortTime{100};
 };
 
 // Runs tasks in the order of a FairQueue. An exception of a task is logged, and the thread continues.
