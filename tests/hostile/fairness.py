@@ -180,17 +180,21 @@ def read_echoes(address, body, seconds, count):
 @scenario("echoes-large", quick=True)
 def echoes_large(stage):
     """One client asks for echoes of megabytes, which are few tokens: a token of its adapter takes the spaces after it."""
-    tokenizer = base_tokenizer()
-    for token in tokenizer["added_tokens"]:
-        token["rstrip"] = token["content"] == "<|pad|>"
-    stage.server.put_adapter("spaces", with_tokenizer(tokenizer))
+    def let_pad_take_spaces(folder):
+        with_tokenizer(base_tokenizer())(folder)
+        path = folder / "tokenizer_config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        for token in config["added_tokens_decoder"].values():
+            token["rstrip"] = token["content"] == "<|pad|>"
+        path.write_text(json.dumps(config), encoding="utf-8")
+    stage.server.put_adapter("spaces", let_pad_take_spaces)
     stage.check(stage.server.wait_served("spaces"), "the adapter is not served")
     body = {**LONG, "model": "spaces", "prompt": "<|pad|>" + " " * 1_700_000, "max_tokens": 1, "echo": True, "n": 16,
             "stream": True}
     read, gaps = stage.attack_all([(read_echoes, body, 3, 2), (token_gaps, 3)])
     late = sum(gap for gap in gaps or [] if gap > GAP_S * time_scale())
     stage.note(f"{(read or 0) >> 20} MiB; {len(gaps or [])} gaps between tokens, the longest {max(gaps or [0]) * 1000:.0f} ms")
-    stage.check(read, "no echo was read")
+    stage.check((read or 0) >> 20, "no echo was read")
     stage.check(late <= 0.4 * time_scale(), f"no tokens came for {late:.1f} s in all")
     stage.server.remove_adapter("spaces")
 
