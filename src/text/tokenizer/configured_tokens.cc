@@ -94,7 +94,8 @@ Token readToken(const Json& value, std::string_view what, const std::string& sou
 // What Python takes for false.
 bool isFalsy(const Json& config, const char* key) {
   const auto it = config.find(key);
-  return it == config.end() || it->empty() || *it == false || *it == "" || *it == 0;
+  if (it == config.end() || it->empty() || *it == false || *it == 0) return true;
+  return it->is_string() && it->get_ref<const std::string&>().empty();
 }
 
 const Json& listOf(const Json& json, const char* key, const std::string& source) {
