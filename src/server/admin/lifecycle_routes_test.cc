@@ -132,7 +132,7 @@ TEST_F(LifecycleRoutesTest, PinsAndPrefetches) {
 TEST_F(LifecycleRoutesTest, APinOfANameThatGetsAnotherAdapterPinsThatOne) {
   const std::string path = kPlaced;
   const executor::IdType old = idOf("placed");
-  const auto replaced = std::make_exception_ptr(Error(ErrorCode::kConflict, "replaced by one with another tokenizer"));
+  auto replaced = std::make_exception_ptr(Error(ErrorCode::kConflict, "replaced by one with another tokenizer"));
   engine.on_load = [&](executor::IdType id) -> std::exception_ptr {
     if (id != old) return nullptr;
     ServedModel model = *models.find("placed");
