@@ -338,7 +338,7 @@ TEST(TokenizerLimitsTest, DecodersReturnALimitedText) {
 TEST(TokenizerLimitsTest, DecodersLengthenATokenByALimitedFactor) {
   for (const size_t factor : {4, 5}) {
     const Json replace{{"type", "Replace"}, {"pattern", {{"String", "y"}}}, {"content", std::string(factor, 'z')}};
-    const auto tokenizer = decodingBy({replace}, repeated("y", 1000));
+    const auto tokenizer = decodingBy(Json::array({replace}), repeated("y", 1000));
     IncrementalDetokenizer stream(tokenizer, false);
     const auto feed = [&] { return stream.feed(kAddedId); };
     if (factor == 4)
@@ -346,7 +346,7 @@ TEST(TokenizerLimitsTest, DecodersLengthenATokenByALimitedFactor) {
     else
       EXPECT_THAT(errorOf(feed), HasSubstr("returns too much text"));
     // A short token may become 64 bytes.
-    const auto shorter = decodingBy({replace}, repeated("y", 64 / factor));
+    const auto shorter = decodingBy(Json::array({replace}), repeated("y", 64 / factor));
     EXPECT_EQ(shorter->decode(std::vector<int32_t>{kAddedId}, false), std::string(64 / factor * factor, 'z'));
   }
 }
