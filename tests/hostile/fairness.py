@@ -16,6 +16,14 @@ CHAT = "/v1/chat/completions"
 LONG = {"model": "base", "prompt": "hi", "ignore_eos": True, "temperature": 1}
 
 
+def run_on_threads(count, function):
+    threads = [threading.Thread(target=function) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def ask_choices(address, labelled):
     return [wire.ask(address, COMPLETIONS, body, label, timeout=60) for label, body in labelled]
 
@@ -169,11 +177,7 @@ def read_echoes(address, body, seconds, count):
                     tail = (tail + piece)[-64:]
                     if b"[DONE]" in tail or tail.endswith(b"}}"):
                         break
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(count, run)
     return sum(read)
 
 
@@ -223,11 +227,7 @@ def stream_log_probs(address, source, model, seconds, count):
     def run():
         while time.monotonic() < end:
             statuses.add(wire.ask(address, CHAT, body, source=source).status)
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(count, run)
     return statuses
 
 
@@ -257,11 +257,7 @@ def read_lists(address, source, seconds, count):
     def run():
         while time.monotonic() < end:
             answers.append(wire.ask(address, "/v1/models", method="GET", source=source).status)
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(count, run)
     return len(answers)
 
 
