@@ -83,7 +83,8 @@ class StepTimes {
     const bool few = reads <= kFewReads;
     if (read_ <= 0 || (few && of_attention <= reads / 8)) follow(read_, seconds / (reads + of_attention));
     read_ = std::min(read_, seconds);
-    // For the same reason, a step with many rows measures the price of attention only if that takes most of its time.
+    // The time that many rows take without attention is not known well, so a step with many rows measures the price of
+    // attention only if attention takes most of the step.
     const double rest = seconds - read_ * reads;
     const bool mostly = few || attention >= 2 * reads || rest >= 3 * read_ * reads;
     if (attention >= reads / 2 && mostly && isEnough(rest, seconds)) follow(attention_, rest / attention);
@@ -136,7 +137,7 @@ class StepTimes {
   double read_ = 0;
   double token_ = 0;   // of a context token without log probabilities
   double scored_ = 0;  // of one with log probabilities
-  // Of attention, for each unit of KvSizes::attentionSize().
+  // Seconds of attention for each unit of KvSizes::attentionSize(), in generation and in context steps.
   double attention_ = 0;
   double context_attention_ = 0;
 };

@@ -131,7 +131,8 @@ class AdapterStore {
     std::shared_ptr<const AdapterSource> directory;  // kept if reloadable
     std::weak_ptr<const AdapterSource> tensors;      // alive only while a request still needs it to load
   };
-  // What a task had before a change.
+  // The adapter of a task before registerSource() or unregister() replaced it. Leases of requests that came earlier use
+  // it.
   struct Replaced {
     Task task;
     std::shared_ptr<const AdapterSource> source;   // null: none is left
@@ -143,7 +144,8 @@ class AdapterStore {
   static void set(Task& task, AdapterKey key, uint64_t number, const std::shared_ptr<const AdapterSource>& source);
   void renew(uint64_t task_id, const std::shared_ptr<const AdapterSource>& source);
   void keepReplaced(uint64_t task_id, uint64_t change);
-  // What the task had for a request that has seen so many changes; null: what it has now.
+  // The adapter for a request that came after `changes_seen` changes: the one that the next change of its task
+  // replaced. Null if there was no such change: the request uses the present adapter.
   Replaced* replacedOf(uint64_t task_id, uint64_t changes_seen);
   // Gives the task the tensors of a request.
   void bring(uint64_t task_id, const std::shared_ptr<const AdapterSource>& tensors, uint64_t changes_seen);

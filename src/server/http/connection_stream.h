@@ -226,7 +226,7 @@ class ConnectionStream {
 
   Socket socket_;
   std::unique_ptr<TlsSession> tls_;
-  // Of the handshake.
+  // State of the TLS handshake.
   TlsHandshakes* handshakes_ = nullptr;
   uint64_t client_ = 0;
   uint64_t step_ = 0;      // the id of the last step
