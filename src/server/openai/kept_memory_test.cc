@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
+#include <thread>
 
 #include "server/access/fair_share.h"
+#include "server/testing/held_intake.h"
 #include "server/testing/routes_fixture.h"
 #include "server/work/charged_body.h"
 
@@ -180,23 +181,19 @@ TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
   EXPECT_LT(last_begin, first_end);
 }
 
-TEST_F(RoutesTest, ListsOfModelsAreMadeInTheIntake) {
-  std::promise<void> begun, release;
-  intake.submit(std::make_shared<Intake::Ticket>(), {.client = 9, .work = [&](WorkMeter&) {
-                                                       begun.set_value();
-                                                       release.get_future().wait();
-                                                     }});
-  begun.get_future().wait();
-  std::vector<std::shared_ptr<FakeExchange>> lists;
+TEST_F(RoutesTest, ListsOfModelsAreMadeInAnIntakeOfTheirOwn) {
+  HeldIntake requests(intake), lists(list_intake);
+  std::vector<std::shared_ptr<FakeExchange>> sent;
   for (const char* path : {"/v1/models", "/v1/metadata", "/v1/manifest", "/v1/batch"}) {
-    lists.push_back(send("GET", path));
-    EXPECT_FALSE(lists.back()->done()) << path;
+    sent.push_back(send("GET", path));
+    EXPECT_FALSE(sent.back()->done()) << path;
   }
   for (const char* path : {"/v1/health/ready", "/metrics"}) {
-    EXPECT_EQ(answer("GET", path).status, 200) << path << " is not behind the intake";
+    EXPECT_EQ(answer("GET", path).status, 200) << path << " is not behind an intake";
   }
-  release.set_value();
-  for (const auto& list : lists) EXPECT_EQ(list->wait().status, 200);
+  lists.release();
+  for (const auto& list : sent) EXPECT_EQ(list->wait().status, 200) << "while requests wait for the other intake";
+  requests.release();
 }
 
 TEST_F(RoutesTest, ListsOfModelsAreChargedWhileTheyAreMade) {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
 #include <thread>
 
 #include "base/json.h"
+#include "server/testing/held_intake.h"
 #include "server/testing/routes_fixture.h"
 
 namespace chorus::server {
@@ -103,13 +103,11 @@ TEST_F(RoutesTest, TemplatesOfRequestsNeedTrust) {
 
 // With many thousands of adapters a list takes a second.
 TEST_F(RoutesTest, RequestsDoNotWaitForLists) {
-  std::promise<void> opened;
-  const auto gate = opened.get_future().share();
-  list_intake.submit(std::make_shared<Intake::Ticket>(), {.work = [gate](WorkMeter&) { gate.wait(); }});
+  HeldIntake lists(list_intake);
   const auto list = send("GET", "/v1/models");
   EXPECT_EQ(answer("POST", "/v1/completions", R"({"model":"base","prompt":"x","max_tokens":2})").status, 200);
   EXPECT_FALSE(list->done());
-  opened.set_value();
+  lists.release();
   EXPECT_EQ(list->wait().status, 200);
 }
 
@@ -160,19 +158,13 @@ TEST_F(RoutesTest, AWholeAnswerIsBoundedByTheClientsShare) {
 }
 
 TEST_F(RoutesTest, AClientThatLeavesFreesItsPlaceInTheIntake) {
-  std::promise<void> begun, release;
-  const auto gate = release.get_future().share();
-  intake.submit(std::make_shared<Intake::Ticket>(), {.work = [&begun, gate](WorkMeter&) {
-                  begun.set_value();
-                  gate.wait();
-                }});
-  begun.get_future().wait();
+  HeldIntake requests(intake);
   auto exchange = send("POST", "/v1/completions", R"({"model":"base","prompt":"x"})");
   const std::weak_ptr<FakeExchange> alive = exchange;
   exchange->disconnect();
   exchange.reset();
   EXPECT_TRUE(alive.expired()) << "freed although the only worker is busy";
-  release.set_value();
+  requests.release();
 }
 
 TEST_F(RoutesTest, Refusals) {
