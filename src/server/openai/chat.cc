@@ -19,18 +19,18 @@ class ChatWriter : public GenerationWriter {
   bool hasFirstChunks() const override { return true; }
 
   OrderedJson echoChoice(int32_t index, std::string_view) override {
-    return chunkChoice(index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr, nullptr);
+    return chunkChoice(index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
     OrderedJson content = OrderedJson::object();
     if (!delta.text.empty()) content["content"] = delta.text;
-    return chunkChoice(delta.choice, std::move(content), logProbsOf(delta),
+    return chunkChoice(delta.choice, std::move(content),
                        delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
   }
 
-  OrderedJson logProbsOf(const GenerationDelta& delta) override {
-    return chatLogProbs(*model().text, options(), delta.log_probs);
+  void appendLogProbs(const GenerationDelta& delta, ArraysText& out) override {
+    appendChatLogProbs(*model().text, options(), delta.log_probs, out);
   }
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
@@ -44,13 +44,12 @@ class ChatWriter : public GenerationWriter {
   }
 
  private:
-  static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson log_probs, OrderedJson finish_reason,
-                                 OrderedJson stop_reason) {
+  static OrderedJson chunkChoice(int32_t index, OrderedJson delta, OrderedJson finish_reason, OrderedJson stop_reason) {
     const bool last = !finish_reason.is_null();
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["delta"] = std::move(delta);
-    json["logprobs"] = std::move(log_probs);
+    json["logprobs"] = nullptr;
     json["finish_reason"] = std::move(finish_reason);
     if (last) json["stop_reason"] = std::move(stop_reason);
     return json;

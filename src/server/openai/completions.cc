@@ -35,21 +35,22 @@ class CompletionWriter : public GenerationWriter {
   bool hasFirstChunks() const override { return !echoes_.empty() && !options().prompt_log_probs; }
 
   OrderedJson echoChoice(int32_t index, std::string_view text) override {
-    return choice(index, text, nullptr, nullptr, nullptr);
+    return choice(index, text, nullptr, nullptr);
   }
 
   OrderedJson deltaChoice(const GenerationDelta& delta) override {
-    return choice(delta.choice, delta.text, logProbsOf(delta),
-                  delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(), delta.stop_reason);
+    return choice(delta.choice, delta.text, delta.finish_reason ? OrderedJson(*delta.finish_reason) : OrderedJson(),
+                  delta.stop_reason);
   }
 
-  OrderedJson logProbsOf(const GenerationDelta& delta) override {
+  void appendLogProbs(const GenerationDelta& delta, ArraysText& out) override {
     offsets_.resize(std::max(offsets_.size(), static_cast<size_t>(delta.choice) + 1));
-    return completionLogProbs(*model().text, options(), tokensOf(delta), offsets_[static_cast<size_t>(delta.choice)]);
+    int64_t& offset = offsets_[static_cast<size_t>(delta.choice)];
+    appendCompletionLogProbs(*model().text, options(), tokensOf(delta), offset, out);
   }
 
   OrderedJson wholeChoice(const GenerationDelta& everything) override {
-    return choice(everything.choice, everything.text, nullptr, everything.finish_reason.value_or("stop"),
+    return choice(everything.choice, everything.text, everything.finish_reason.value_or("stop"),
                   everything.stop_reason);
   }
 
@@ -60,12 +61,11 @@ class CompletionWriter : public GenerationWriter {
     return all;
   }
 
-  static OrderedJson choice(int32_t index, std::string_view text, OrderedJson log_probs, OrderedJson finish_reason,
-                            OrderedJson stop_reason) {
+  static OrderedJson choice(int32_t index, std::string_view text, OrderedJson finish_reason, OrderedJson stop_reason) {
     OrderedJson json = OrderedJson::object();
     json["index"] = index;
     json["text"] = text;
-    json["logprobs"] = std::move(log_probs);
+    json["logprobs"] = nullptr;
     json["finish_reason"] = std::move(finish_reason);
     json["stop_reason"] = std::move(stop_reason);
     return json;

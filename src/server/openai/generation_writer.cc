@@ -65,13 +65,23 @@ OrderedJson GenerationWriter::envelope(const std::string& object) const {
   return json;
 }
 
-bool GenerationWriter::sendChunk(OrderedJson choices, OrderedJson usage) {
-  OrderedJson json = envelope(shape_.chunk_object);
-  json["choices"] = std::move(choices);
-  if (setup_.options.include_usage) json["usage"] = std::move(usage);
-  const std::string event = sseEvent(toText(json));
+bool GenerationWriter::sendChunk(std::string_view choices, OrderedJson usage) {
+  std::string json = toText(envelope(shape_.chunk_object));
+  json.pop_back();
+  json.append(R"(,"choices":)").append(choices);
+  if (setup_.options.include_usage) json.append(R"(,"usage":)").append(toText(usage));
+  json += '}';
+  const std::string event = sseEvent(json);
   sent_ += event.size();
   return setup_.exchange->write(event);
+}
+
+bool GenerationWriter::sendChoice(const OrderedJson& choice, ArraysText log_probs, OrderedJson usage) {
+  const ChoiceText text = textOf(choice);
+  std::string choices = '[' + text.before_echo + text.before_log_probs;
+  log_probs.moveTo(choices);
+  choices.append(text.end) += ']';
+  return sendChunk(choices, std::move(usage));
 }
 
 OrderedJson GenerationWriter::usageSoFar(const GenerationUsage& usage) const {
@@ -92,7 +102,7 @@ Written GenerationWriter::writeMore() { return setup_.options.stream ? writeStre
 bool GenerationWriter::sendEcho(int32_t choice, const GenerationUsage& usage) {
   const std::string_view piece = pieceOf(echoOf(choice), echoed_);
   echoed_ += piece.size();
-  return sendChunk(OrderedJson::array({echoChoice(choice, piece)}), usageSoFar(usage));
+  return sendChoice(echoChoice(choice, piece), {}, usageSoFar(usage));
 }
 
 // Sends the delta, and before it the chunks that come before any token. They are not sent earlier, because only the
@@ -120,7 +130,9 @@ Written GenerationWriter::writeStream() {
   if (sent_ >= kPieceBytes) return Written::kPart;
   unsent_->text.insert(0, echo.substr(echoed_));
   echoed_ = 0;
-  const bool sent = sendChunk(OrderedJson::array({deltaChoice(*unsent_)}), usageSoFar(usage));
+  ArraysText log_probs;
+  appendLogProbs(*unsent_, log_probs);
+  const bool sent = sendChoice(deltaChoice(*unsent_), std::move(log_probs), usageSoFar(usage));
   unsent_.reset();
   return sent ? Written::kAll : Written::kCancelled;
 }
@@ -130,7 +142,7 @@ Written GenerationWriter::keep(GenerationDelta delta) {
   GenerationDelta& everything = whole.everything;
   const size_t held = everything.text.size() + whole.log_probs.bytes();
   everything.text += delta.text;
-  whole.log_probs.append(logProbsOf(delta));
+  appendLogProbs(delta, whole.log_probs);
   everything.finish_reason = std::move(delta.finish_reason);
   everything.mean_log_prob = delta.mean_log_prob;
   everything.stop_reason = std::move(delta.stop_reason);
@@ -159,7 +171,7 @@ std::vector<GenerationWriter::Whole*> GenerationWriter::answered() {
 Written GenerationWriter::onDone(const GenerationUsage& usage) {
   begin();
   if (!setup_.options.stream) return beginWhole(usage);
-  if (setup_.options.include_usage) sendChunk(OrderedJson::array(), usageJson(usage));
+  if (setup_.options.include_usage) sendChunk("[]", usageJson(usage));
   setup_.exchange->write(sseEvent("[DONE]"));
   setup_.exchange->endStream();
   return Written::kAll;
@@ -190,10 +202,7 @@ Written GenerationWriter::beginWhole(const GenerationUsage& usage) {
   return writeWhole();
 }
 
-GenerationWriter::ChoiceText GenerationWriter::textOf(Whole& whole, size_t index) {
-  OrderedJson choice = wholeChoice(whole.everything);
-  freeText(whole.everything.text);
-  choice["index"] = index;
+GenerationWriter::ChoiceText GenerationWriter::textOf(const OrderedJson& choice) {
   ChoiceText text;
   std::string* out = &text.before_echo;
   char before = '{';
@@ -221,7 +230,10 @@ void GenerationWriter::writeChoice(size_t piece_end) {
   WholeAnswer& answer = *answer_;
   Whole& whole = *answer.choices[answer.next];
   if (!answer.choice) {
-    answer.choice = textOf(whole, answer.next);
+    OrderedJson choice = wholeChoice(whole.everything);
+    freeText(whole.everything.text);
+    choice["index"] = answer.next;
+    answer.choice = textOf(choice);
     answer.echoed = 0;
     if (answer.next > 0) answer.body += ',';
     answer.body += answer.choice->before_echo;

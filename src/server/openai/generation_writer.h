@@ -37,22 +37,23 @@ class GenerationWriter : public AnswerWriter {
   // Whether a stream begins with the echo of each choice, even if that is empty. Otherwise an echo comes with the first
   // log probabilities of its prompt.
   virtual bool hasFirstChunks() const = 0;
-  // The choice of a chunk with a piece of the choice's echo.
+  // The choice of a chunk with a piece of the choice's echo. In all choices this class replaces "logprobs", which is
+  // null.
   virtual OrderedJson echoChoice(int32_t index, std::string_view text) = 0;
   // The choice of a chunk. Called in order for each index of a choice.
   virtual OrderedJson deltaChoice(const GenerationDelta& delta) = 0;
-  // The log probabilities of a delta: an object of arrays, or null if they were not asked for. Called in order for each
-  // index of a choice.
-  virtual OrderedJson logProbsOf(const GenerationDelta& delta) = 0;
-  // The choice of a whole answer, with null as its "logprobs". everything: has the whole text of the choice, except its
-  // echo, which this class puts at the beginning of the member "text".
+  // Appends the log probabilities of a delta, or nothing if they were not asked for. Called in order for each index of
+  // a choice.
+  virtual void appendLogProbs(const GenerationDelta& delta, ArraysText& out) = 0;
+  // The choice of a whole answer. everything: has the whole text of the choice, except its echo, which this class puts
+  // at the beginning of the member "text".
   virtual OrderedJson wholeChoice(const GenerationDelta& everything) = 0;
 
  private:
   // A choice of an answer that is not streamed.
   struct Whole {
     GenerationDelta everything;  // without log probabilities
-    JoinedArrays log_probs;
+    ArraysText log_probs;
   };
 
   // The JSON text of a choice in three parts, between which its echo and its log probabilities are written.
@@ -75,11 +76,13 @@ class GenerationWriter : public AnswerWriter {
   Written keep(GenerationDelta delta);
   Written beginWhole(const GenerationUsage& usage);
   Written writeWhole();
-  ChoiceText textOf(Whole& whole, size_t index);
+  static ChoiceText textOf(const OrderedJson& choice);
   void writeChoice(size_t piece_end);
   Written writeStream();
   bool sendEcho(int32_t choice, const GenerationUsage& usage);
-  bool sendChunk(OrderedJson choices, OrderedJson usage);
+  bool sendChoice(const OrderedJson& choice, ArraysText log_probs, OrderedJson usage);
+  // choices: the text of a JSON array.
+  bool sendChunk(std::string_view choices, OrderedJson usage);
   // The value of "usage" in a chunk that is not the last one.
   OrderedJson usageSoFar(const GenerationUsage& usage) const;
   void streamFails(const ApiError& error) final;

@@ -31,9 +31,11 @@ class EchoWriter : public GenerationWriter {
  protected:
   std::string_view echoOf(int32_t) const override { return echo_; }
   bool hasFirstChunks() const override { return true; }
-  OrderedJson echoChoice(int32_t index, std::string_view text) override { return {{"index", index}, {"text", text}}; }
+  OrderedJson echoChoice(int32_t index, std::string_view text) override {
+    return {{"index", index}, {"text", text}, {"logprobs", nullptr}};
+  }
   OrderedJson deltaChoice(const GenerationDelta& delta) override { return wholeChoice(delta); }
-  OrderedJson logProbsOf(const GenerationDelta&) override { return nullptr; }
+  void appendLogProbs(const GenerationDelta&, ArraysText&) override {}
   OrderedJson wholeChoice(const GenerationDelta& delta) override {
     return {{"index", delta.choice}, {"text", delta.text}, {"logprobs", nullptr}, {"end", true}};
   }

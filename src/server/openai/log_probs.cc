@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <unordered_map>
 
 #include "base/free_text.h"
@@ -14,8 +17,15 @@ namespace {
 std::string nameOf(const std::string& bytes) {
   if (toValidUtf8(bytes) == bytes) return bytes;
   std::string name = "bytes:";
-  for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  for (const char c : bytes) fmt::format_to(std::back_inserter(name), "\\x{:02x}", static_cast<unsigned char>(c));
   return name;
+}
+
+// As JSON.
+std::string quoted(const std::string& valid_utf8) {
+  const bool plain = std::ranges::all_of(
+      valid_utf8, [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\'; });
+  return plain ? '"' + valid_utf8 + '"' : toText(valid_utf8);
 }
 
 // Number of characters that a token adds to the text that the client sees.
@@ -26,112 +36,166 @@ int64_t charactersOf(const TextCodec& text, const AnswerFields& options, int32_t
   return count;
 }
 
-// The bytes of tokens, each found once: the alternatives at different positions are often the same tokens.
-class KnownBytes {
+struct KnownToken {
+  std::string bytes;
+  std::string name;  // as JSON
+};
+
+// The texts of tokens, each found once: the alternatives at different positions are often the same tokens.
+class KnownTokens {
  public:
-  explicit KnownBytes(const TextCodec& text) : text_(text) {}
-  const std::string& of(int32_t token) {
-    const auto [known, added] = bytes_.try_emplace(token);
-    if (added) known->second = text_.tokenBytes(token);
+  explicit KnownTokens(const TextCodec& text) : text_(text) {}
+  const KnownToken& of(int32_t token) {
+    const auto [known, added] = tokens_.try_emplace(token);
+    if (added) {
+      known->second.bytes = text_.tokenBytes(token);
+      known->second.name = quoted(nameOf(known->second.bytes));
+    }
     return known->second;
   }
 
  private:
   const TextCodec& text_;
-  std::unordered_map<int32_t, std::string> bytes_;
+  std::unordered_map<int32_t, KnownToken> tokens_;
 };
 
-OrderedJson entryOf(const std::string& bytes, float log_prob) {
-  OrderedJson entry = OrderedJson::object();
-  entry["token"] = nameOf(bytes);
-  entry["logprob"] = log_prob;
-  entry["bytes"] = OrderedJson::array();
-  for (const char c : bytes) entry["bytes"].push_back(static_cast<unsigned char>(c));
-  return entry;
+void appendSeparator(std::string& elements) {
+  if (!elements.empty()) elements += ',';
+}
+
+// The value is written as a double, which is what a reader of JSON makes of it, and always as a number of floating
+// point.
+void appendValue(std::string& out, std::optional<float> log_prob) {
+  if (!log_prob || !std::isfinite(*log_prob)) {
+    out += "null";
+    return;
+  }
+  const size_t begin = out.size();
+  fmt::format_to(std::back_inserter(out), "{}", static_cast<double>(*log_prob));
+  if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";
+}
+
+// The members that a token and its alternatives have, with an opening but without a closing brace.
+void appendEntry(std::string& out, const KnownToken& token, float log_prob) {
+  out.append(R"({"token":)").append(token.name).append(R"(,"logprob":)");
+  appendValue(out, log_prob);
+  out += R"(,"bytes":[)";
+  for (size_t i = 0; i < token.bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    fmt::format_to(std::back_inserter(out), "{}", static_cast<unsigned char>(token.bytes[i]));
+  }
+  out += ']';
+}
+
+// An object of the log probabilities by the names of the tokens. Different tokens may have the same name; then the
+// first one counts, which is the likelier one.
+void appendAlternatives(std::string& out, KnownTokens& known, const TokenLogProb& token) {
+  if (!token.log_prob) {
+    out += "null";
+    return;
+  }
+  std::vector<const std::string*> names;
+  out += '{';
+  const auto add = [&](int32_t id, float log_prob) {
+    const std::string& name = known.of(id).name;
+    if (std::ranges::any_of(names, [&](const std::string* other) { return *other == name; })) return;
+    if (!names.empty()) out += ',';
+    names.push_back(&name);
+    out.append(name) += ':';
+    appendValue(out, log_prob);
+  };
+  for (const auto& [id, log_prob] : token.likeliest) add(id, log_prob);
+  add(token.token, *token.log_prob);
+  out += '}';
 }
 
 }  // namespace
 
-OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens) {
-  OrderedJson content = OrderedJson::array();
-  KnownBytes bytes(text);
-  for (const TokenLogProb& token : tokens) {
-    OrderedJson entry = entryOf(bytes.of(token.token), token.log_prob.value_or(0.0f));
-    OrderedJson alternatives = OrderedJson::array();
-    for (const auto& [id, log_prob] : token.likeliest) alternatives.push_back(entryOf(bytes.of(id), log_prob));
-    entry["top_logprobs"] = std::move(alternatives);
-    content.push_back(std::move(entry));
-  }
-  return content;
+ArraysText::Member& ArraysText::member(std::string_view name) {
+  const auto at = std::ranges::find(members_, name, &Member::name);
+  return at == members_.end() ? members_.emplace_back(Member{name, std::nullopt}) : *at;
 }
 
-OrderedJson chatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens) {
-  if (!options.log_probs) return nullptr;
-  return OrderedJson{{"content", logProbEntries(text, tokens)}, {"refusal", nullptr}};
+std::string& ArraysText::elements(std::string_view name) {
+  std::optional<std::string>& elements = member(name).elements;
+  return elements ? *elements : elements.emplace();
 }
 
-OrderedJson completionLogProbs(const TextCodec& text, const AnswerFields& options,
-                               const std::vector<TokenLogProb>& tokens, int64_t& offset) {
-  if (!options.log_probs) return nullptr;
-  OrderedJson pieces = OrderedJson::array(), values = OrderedJson::array(), offsets = OrderedJson::array();
-  OrderedJson alternatives = OrderedJson::array();
-  KnownBytes known(text);
-  for (const TokenLogProb& token : tokens) {
-    const std::string& bytes = known.of(token.token);
-    const std::string name = nameOf(bytes);
-    pieces.push_back(name);
-    values.push_back(token.log_prob ? OrderedJson(*token.log_prob) : OrderedJson());
-    offsets.push_back(offset);
-    offset += charactersOf(text, options, token.token, bytes);
-    if (!token.log_prob) {
-      alternatives.push_back(nullptr);
-      continue;
-    }
-    OrderedJson one = OrderedJson::object();
-    // Different tokens may have the same text. emplace() keeps the first of them, which is the likelier one.
-    for (const auto& [id, log_prob] : token.likeliest) one.emplace(nameOf(known.of(id)), log_prob);
-    one.emplace(name, *token.log_prob);
-    alternatives.push_back(std::move(one));
-  }
-  OrderedJson json = OrderedJson::object();
-  json["tokens"] = std::move(pieces);
-  json["token_logprobs"] = std::move(values);
-  json["top_logprobs"] = options.top_log_probs > 0 ? std::move(alternatives) : OrderedJson();
-  json["text_offset"] = std::move(offsets);
-  return json;
+void ArraysText::addNull(std::string_view name) { member(name); }
+
+size_t ArraysText::bytes() const {
+  size_t bytes = 0;
+  for (const Member& member : members_) bytes += member.elements ? member.elements->size() : 0;
+  return bytes;
 }
 
-void JoinedArrays::append(const OrderedJson& object) {
-  if (object.is_null()) return;
-  const bool first = members_.empty();
-  size_t index = 0;
-  for (const auto& [name, value] : object.items()) {
-    if (first) members_.push_back({name, value.is_array() ? "" : toText(value), value.is_array()});
-    Member& member = members_[index++];
-    if (!member.array || value.empty()) continue;
-    const std::string text = toText(value);
-    if (!member.text.empty()) member.text += ',';
-    member.text.append(text, 1, text.size() - 2);
-    bytes_ += text.size();
-  }
-}
-
-void JoinedArrays::moveTo(std::string& out) {
+void ArraysText::moveTo(std::string& out) {
   if (members_.empty()) {
     out += "null";
     return;
   }
   char before = '{';
   for (Member& member : members_) {
-    out += fmt::format("{}{}:{}", before, toText(member.name), member.array ? "[" : "");
+    fmt::format_to(std::back_inserter(out), "{}\"{}\":", before, member.name);
     before = ',';
-    out += member.text;
-    if (member.array) out += ']';
-    freeText(member.text);
+    if (!member.elements) {
+      out += "null";
+      continue;
+    }
+    out.append("[").append(*member.elements).append("]");
+    freeText(*member.elements);
   }
   out += '}';
   members_.clear();
-  bytes_ = 0;
+}
+
+void appendLogProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens, std::string& elements) {
+  KnownTokens known(text);
+  for (const TokenLogProb& token : tokens) {
+    appendSeparator(elements);
+    appendEntry(elements, known.of(token.token), token.log_prob.value_or(0.0F));
+    elements += R"(,"top_logprobs":[)";
+    for (size_t i = 0; i < token.likeliest.size(); ++i) {
+      if (i > 0) elements += ',';
+      const auto& [id, log_prob] = token.likeliest[i];
+      appendEntry(elements, known.of(id), log_prob);
+      elements += '}';
+    }
+    elements += "]}";
+  }
+}
+
+void appendChatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens,
+                        ArraysText& out) {
+  if (!options.log_probs) return;
+  appendLogProbEntries(text, tokens, out.elements("content"));
+  out.addNull("refusal");
+}
+
+void appendCompletionLogProbs(const TextCodec& text, const AnswerFields& options,
+                              const std::vector<TokenLogProb>& tokens, int64_t& offset, ArraysText& out) {
+  if (!options.log_probs) return;
+  KnownTokens known(text);
+  const auto append = [&](std::string_view name, const auto& append_element) {
+    std::string& elements = out.elements(name);
+    for (const TokenLogProb& token : tokens) {
+      appendSeparator(elements);
+      append_element(elements, token);
+    }
+  };
+  append("tokens", [&](std::string& elements, const TokenLogProb& token) { elements += known.of(token.token).name; });
+  append("token_logprobs",
+         [](std::string& elements, const TokenLogProb& token) { appendValue(elements, token.log_prob); });
+  if (options.top_log_probs > 0) {
+    append("top_logprobs",
+           [&](std::string& elements, const TokenLogProb& token) { appendAlternatives(elements, known, token); });
+  } else {
+    out.addNull("top_logprobs");
+  }
+  append("text_offset", [&](std::string& elements, const TokenLogProb& token) {
+    fmt::format_to(std::back_inserter(elements), "{}", offset);
+    offset += charactersOf(text, options, token.token, known.of(token.token).bytes);
+  });
 }
 
 }  // namespace chorus::server

@@ -1,45 +1,51 @@
-// Log probabilities in the two formats of the OpenAI API. A token that is a part of a character is written as
+// Log probabilities in the two formats of the OpenAI API, as JSON text: as JSON values they would take ten times the
+// memory, and most of the time of their requests. A token that is a part of a character is written as
 // "bytes:\xf0\x9f", as OpenAI does.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/openai/generation.h"
 
 namespace chorus::server {
 
-// [{token, logprob, bytes, top_logprobs}], one for each token.
-OrderedJson logProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens);
-
-// Chat: {"content": [{token, logprob, bytes, top_logprobs}], "refusal": null}; null when not asked for.
-OrderedJson chatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens);
-
-// Completions: parallel arrays. top_logprobs has the chosen token in addition to the likeliest ones. offset: start of
-// the first token's text in the choice's text, in characters; it is advanced past all tokens.
-OrderedJson completionLogProbs(const TextCodec& text, const AnswerFields& options,
-                               const std::vector<TokenLogProb>& tokens, int64_t& offset);
-
-// Joins objects of arrays member by member, as text. Log probabilities arrive in pieces, and their text takes a tenth
-// of the memory of their JSON values.
-class JoinedArrays {
+// A JSON object of arrays, as text, to which elements are appended.
+class ArraysText {
  public:
-  // object: null for nothing, or an object with the same members as the first one. A member that is not an array keeps
-  // its value of the first object.
-  void append(const OrderedJson& object);
-  size_t bytes() const { return bytes_; }
-  // Appends the JSON of the joined object to `out`, or "null" if nothing was appended, and clears this one member by
-  // member.
+  // The text of an array's elements, separated by commas, for the caller to append to. A name that is new adds a member
+  // at the end of the object. Valid until the next one is added. name: a literal without characters to escape.
+  std::string& elements(std::string_view name);
+  // Adds a member with the value null, unless it has been added.
+  void addNull(std::string_view name);
+
+  size_t bytes() const;  // of all elements
+  // Appends the JSON of the object to `out`, or "null" if no member was added, and frees this one member by member.
   void moveTo(std::string& out);
 
  private:
   struct Member {
-    std::string name;
-    std::string text;  // the array's elements without the brackets, or the value
-    bool array;
+    std::string_view name;
+    std::optional<std::string> elements;  // nullopt: null
   };
+  Member& member(std::string_view name);
   std::vector<Member> members_;
-  size_t bytes_ = 0;
 };
+
+// Appends {"token", "logprob", "bytes", "top_logprobs"} for each token, after a comma if `elements` is not empty.
+void appendLogProbEntries(const TextCodec& text, const std::vector<TokenLogProb>& tokens, std::string& elements);
+
+// The members of a chat's choice: content, with the entries above, and refusal, which is null. Does nothing when log
+// probabilities are not asked for.
+void appendChatLogProbs(const TextCodec& text, const AnswerFields& options, const std::vector<TokenLogProb>& tokens,
+                        ArraysText& out);
+
+// The members of a completion's choice: tokens, token_logprobs, top_logprobs and text_offset. top_logprobs has the
+// chosen token in addition to the likeliest ones. offset: start of the first token's text in the choice's text, in
+// characters; it is advanced past all tokens. Does nothing when log probabilities are not asked for.
+void appendCompletionLogProbs(const TextCodec& text, const AnswerFields& options,
+                              const std::vector<TokenLogProb>& tokens, int64_t& offset, ArraysText& out);
 
 }  // namespace chorus::server

@@ -48,10 +48,8 @@ class ResponseWriter : public TextAnswerWriter {
  protected:
   size_t keepMore(const GenerationDelta& delta) override {
     if (!options().log_probs || delta.log_probs.empty()) return 0;
-    const std::string array = toText(logProbEntries(*model().text, delta.log_probs));
     const size_t before = log_probs_.size();
-    if (before > 0) log_probs_ += ',';
-    log_probs_.append(array, 1, array.size() - 2);  // without the brackets
+    appendLogProbEntries(*model().text, delta.log_probs, log_probs_);
     return log_probs_.size() - before;
   }
 
