@@ -1,9 +1,13 @@
 #include "engine/adapter_limits.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
+#include "base/background_throttle.h"
 #include "base/error.h"
+#include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
 
 namespace chorus {
@@ -14,6 +18,23 @@ std::string joined(const std::vector<std::string>& names) {
   for (const std::string& name : names) text.append(text.empty() ? "" : ", ").append(name);
   return text;
 }
+
+// Whether all of `count` values are finite in the type `to`. They are finite in their own type.
+bool fit(const std::byte* values, DType from, DType to, int64_t count, BackgroundThrottle* throttle) {
+  const bool wider = to == DType::kFloat32 || (from == DType::kFloat16 && to == DType::kBFloat16);
+  if (from == to || wider) return true;
+  bool all = true;
+  std::vector<std::byte> converted;
+  inPieces(count, dtypeSize(from), throttle, [&](int64_t begin, int64_t of_piece) {
+    converted.resize(static_cast<size_t>(of_piece) * dtypeSize(to));
+    convertElements(values + static_cast<size_t>(begin) * dtypeSize(from), from, converted.data(), to,
+                    static_cast<size_t>(of_piece));
+    all = all && allFinite(converted, to);
+  });
+  return all;
+}
+
+std::string ofLayer(int32_t layer) { return layer < 0 ? "" : fmt::format(" of layer {}", layer); }
 }  // namespace
 
 void checkServable(const Adapter& adapter, const BuildConfig& build) {
@@ -35,6 +56,28 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
     if (half && isTarget(*loraModuleName(kMlpGateUp))) continue;
     fail(ErrorCode::kUnsupported, "adapter '{}': lora module {} not enabled for this model (--lora_target_modules)",
          adapter.name, module.module_name);
+  }
+}
+
+void checkValues(const Adapter& adapter, DType model_type, BackgroundThrottle* throttle) {
+  if (adapter.only_shapes) return;
+  const auto check = [&](const void* values, DType from, int64_t count, const std::string& what) {
+    if (fit(static_cast<const std::byte*>(values), from, model_type, count, throttle)) return;
+    fail(ErrorCode::kInvalidArgument, "adapter '{}': {} holds values beyond the range of {}, the model's type",
+         adapter.name, what, dtypeName(model_type));
+  };
+  for (const AdapterModule& module : adapter.modules) {
+    const std::string name = module.module_name + ofLayer(module.layer);
+    check(module.a, module.dtype, module.rank * module.in, name);
+    check(module.b, module.dtype, module.out * module.rank, name);
+  }
+  for (const AdapterWeight& weight : adapter.weights) {
+    // Norms and biases stay in float32.
+    if (weight.slot.kind == SlotKind::kNorm || weight.slot.isBias()) continue;
+    check(weight.data, weight.dtype, weight.rows * weight.cols, "a whole weight" + ofLayer(weight.layer));
+  }
+  for (const AdapterTokens* tokens : {&adapter.embedding_tokens, &adapter.head_tokens}) {
+    check(tokens->rows.data(), DType::kFloat32, std::ssize(tokens->rows), "a token's row");
   }
 }
 

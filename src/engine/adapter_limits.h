@@ -13,10 +13,17 @@
 
 namespace chorus {
 
+class BackgroundThrottle;
+
 // Throws Error(kUnsupported) that names the build flag if the engine was built without --lora_plugin or, for a DoRA
 // adapter, without --dora_plugin, or if --lora_target_modules does not list one of the adapter's modules. The list has
 // TensorRT-LLM's modules; it does not restrict what has no name there (the embedding, the output head, whole weights).
 void checkServable(const Adapter& adapter, const BuildConfig& build);
+
+// Throws Error(kInvalidArgument) that names the adapter and the module if a value becomes infinite in the model's type.
+// It would become NaN in the rows of other requests, by products with zeros (BlockTerm). throttle: is charged for the
+// values that are converted; null: none. Does nothing if only shapes were read.
+void checkValues(const Adapter& adapter, DType model_type, BackgroundThrottle* throttle);
 
 // Whether the weight takes no memory if it equals the base's: a saved embedding or output head of the model's tokens
 // (Session::dropCopiesOfBase).

@@ -25,12 +25,11 @@ std::vector<std::byte> convertedValues(const std::byte* data, DType from, DType 
 // Rounds out.size() values to the type `to` and stores them in `out` as floats.
 void roundValues(const std::byte* data, DType from, DType to, std::vector<float>& out, BackgroundThrottle* throttle);
 
-// Rows of A or B as integers [rows, in] and scales [rows], in int8LoraFormat().
+// Rows of A or B, whose values are finite, as integers [rows, in] and scales [rows], in int8LoraFormat().
 struct QuantisedTerm {
   std::vector<int8_t> integers;
   std::vector<float> scales;
 };
-// Throws Error(kInvalidArgument) if a value is not finite as float32.
 QuantisedTerm quantisedTerm(const std::byte* data, DType from, int64_t rows, int64_t in, BackgroundThrottle* throttle);
 
 // A or B, [rows, in], as the products take it: rounded to the format, as floats.

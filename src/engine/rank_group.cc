@@ -179,21 +179,23 @@ AdapterReport RankGroup::askRanks(RankCommand command, AdapterId id, const Adapt
   return sum;
 }
 
-void RankGroup::checkFits(const Adapter& adapter) const {
+void RankGroup::checkFits(const Adapter& adapter, BackgroundThrottle* throttle) const {
   checkServable(adapter, engine().buildConfig());
   const int64_t vocab = engine().config().vocab_size;
   const int64_t most = vocab + session(0).options().max_added_tokens;
-  if (adapter.vocab_size <= most && adapter.vocab_size <= std::max(adapter.input_vocab_size, vocab)) return;
-  fail(ErrorCode::kUnsupported,
-       "adapter '{}' has logits of {} tokens and takes {}: a model of {} serves adapters with at most {}, all of "
-       "which they take",
-       adapter.name, adapter.vocab_size, adapter.input_vocab_size, vocab, most);
+  if (adapter.vocab_size > most || adapter.vocab_size > std::max(adapter.input_vocab_size, vocab)) {
+    fail(ErrorCode::kUnsupported,
+         "adapter '{}' has logits of {} tokens and takes {}: a model of {} serves adapters with at most {}, all of "
+         "which they take",
+         adapter.name, adapter.vocab_size, adapter.input_vocab_size, vocab, most);
+  }
+  checkValues(adapter, engine().config().dtype, throttle);
 }
 
 std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle,
                                                                  const MakeThrottleClock& make_clock) const {
   assert(!adapter.only_shapes);
-  checkFits(adapter);
+  checkFits(adapter, throttle);
   auto prepared = std::make_shared<PreparedAdapter>(registered());
   AdapterReport report = askRanks(RankCommand::kPrepare, prepared->id, adapter, throttle, make_clock);
   prepared->bytes = static_cast<size_t>(report.bytes);
@@ -209,7 +211,7 @@ std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& 
 
 int64_t RankGroup::preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle,
                                  const MakeThrottleClock& make_clock) const {
-  checkFits(adapter);
+  checkFits(adapter, throttle);
   return askRanks(RankCommand::kMeasure, AdapterId{++ranks_->last_id}, adapter, throttle, make_clock).bytes;
 }
 

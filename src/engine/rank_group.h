@@ -48,12 +48,12 @@ class RankGroup {
   // of the calling thread, which also does the work of the first rank of each stage; null: the caller does not rest.
   // make_clock: makes the clock of the throttle of each other rank's thread; null: these ranks do not rest. Throws
   // Error(kUnsupported) if the engine was built without --lora_plugin or --dora_plugin, if it does not enable one of
-  // the adapter's modules, or if the adapter adds too many tokens, and Error(kTooLarge) beyond
-  // SessionOptions::max_adapter_bytes.
+  // the adapter's modules, or if the adapter adds too many tokens, Error(kInvalidArgument) if values are beyond the
+  // range of the model's type, and Error(kTooLarge) beyond SessionOptions::max_adapter_bytes.
   std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                                                         const MakeThrottleClock& make_clock = nullptr) const;
   // The number of bytes that the prepared adapter will take on all ranks. If only shapes were read, copies of the
-  // base's values count in full. Throws the same Errors as prepareAdapter(), except those that values cause.
+  // base's values count in full, and values are not checked. Otherwise throws the same Errors as prepareAdapter().
   int64_t preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                         const MakeThrottleClock& make_clock = nullptr) const;
   // Composes adapters of this group (see composeParts()). terms: at least one, each with an empty composition_refusal.
@@ -67,8 +67,8 @@ class RankGroup {
 
  private:
   struct Ranks;
-  // Throws the Errors of prepareAdapter() that need no values.
-  void checkFits(const Adapter& adapter) const;
+  // Throws the Errors of prepareAdapter(), except kTooLarge. throttle: is charged; may be null.
+  void checkFits(const Adapter& adapter, BackgroundThrottle* throttle) const;
   // Gives an adapter an id. The ranks drop the adapter when the result's `shares` end.
   PreparedAdapter registered() const;
   // Runs kPrepare or kMeasure on all ranks. Returns the sum of their bytes and the first refusal.

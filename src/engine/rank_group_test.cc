@@ -218,16 +218,33 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   }
 }
 
-// A float32 value that is infinite in the engine's type is refused: it would reach the rows of other requests.
+// A float32 value that is infinite in the engine's type is refused, already when the adapter is measured: it would
+// reach the rows of other requests.
 TEST_F(RankGroupTest, ValuesBeyondTheEnginesTypeAreRefused) {
-  RankGroup ranks = makeGroup(2, 1, 1);
-  Adapter large = adapter();
-  std::vector<float> values(24 * 4, 3.4e38f);
-  large.modules[0].b = reinterpret_cast<const std::byte*>(values.data());
-  EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(large); }),
-            "the adapter holds values beyond the range of bfloat16, the model's type");
-  values.assign(values.size(), 3.3e38f);
-  EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(large); }), "");
+  const RankGroup ranks = makeGroup(2, 1, 1);
+  const std::vector<float> beyond(45 * 24, 3.4e38F), within(45 * 24, 3.3e38F);
+  const auto expectRefused = [&](const std::string& what, const auto& change) {
+    for (const bool is_beyond : {true, false}) {
+      Adapter changed = adapter();
+      change(changed, is_beyond ? beyond : within);
+      const std::string refusal =
+          is_beyond ? "adapter 'random': " + what + " holds values beyond the range of bfloat16, the model's type" : "";
+      EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(changed); }), refusal);
+      EXPECT_EQ(errorOf([&] { ranks.preparedBytes(changed); }), refusal);
+      changed.only_shapes = true;
+      EXPECT_EQ(errorOf([&] { ranks.preparedBytes(changed); }), "") << "without values";
+    }
+  };
+  const auto bytes = [](const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); };
+  const std::string module = adapter().modules[0].module_name + " of layer 0";
+  expectRefused(module, [&](Adapter& changed, const auto& values) { changed.modules[0].a = bytes(values); });
+  expectRefused(module, [&](Adapter& changed, const auto& values) { changed.modules[0].b = bytes(values); });
+  expectRefused("a whole weight", [&](Adapter& changed, const auto& values) {
+    changed.weights.push_back({.slot = slotOf(TableId::kTokens), .rows = 45, .cols = 24, .data = bytes(values)});
+  });
+  expectRefused("a token's row", [&](Adapter& changed, const auto& values) {
+    changed.embedding_tokens = {{1}, 24, {values.begin(), values.begin() + 24}};
+  });
 }
 
 // A and B of 8 bits: the adapter acts like one whose A and B have the rounded values, whose DoRA norms too are those of

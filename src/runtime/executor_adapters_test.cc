@@ -146,6 +146,20 @@ TEST_F(ExecutorAdaptersTest, AFailedLoadFailsOnlyThoseWhoWaitForIt) {
   EXPECT_EQ(resultOf(other).outputTokenIds.at(0), expectedTokens({1}, 2, kVocab, "whole"));
 }
 
+TEST_F(ExecutorAdaptersTest, AnAdapterThatMakesLogitsNotFiniteIsNamed) {
+  after_row = [](const std::vector<int32_t>& history, std::span<float> logits) {
+    if (history[0] == 13 && history.size() == 4) logits[7] = std::nanf("");
+  };
+  start();
+  core->registerAdapter(1, fakeSource("a"));
+  const auto all = finish(enqueue(withAdapter({13, 1}, 8, 1)));
+  EXPECT_EQ(all.back().getErrorCode(), executor::ResponseErrorCode::kINVALID_ARGUMENT);
+  EXPECT_EQ(all.back().getErrorMsg(), "LoRA task 1 gives logits that are not finite numbers: no token can be chosen");
+  ASSERT_TRUE(all.back().getAdapterFault());
+  EXPECT_EQ(all.back().getAdapterFault()->taskId, 1U);
+  EXPECT_FALSE(all.back().getAdapterFault()->loading);
+}
+
 TEST_F(ExecutorAdaptersTest, AnAdapterLargerThanTheCacheIsRefused) {
   start();
   core->registerAdapter(1, fakeSource("huge-101"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/adapter_cache/adapter_error.h"
 #include "runtime/request.h"
 #include "runtime/sequence.h"
 
@@ -51,6 +52,10 @@ void checkFault(const Sequence& sequence, const SampleOutput& output) {
   if (!sequence.request.composition.empty()) {
     fail(ErrorCode::kInvalidArgument,
          "The logits are not finite numbers with these weights of the adapters: use smaller weights");
+  }
+  if (sequence.request.lora) {
+    throw unusable(ErrorCode::kInvalidArgument, sequence.request.lora->getTaskId(),
+                   "gives logits that are not finite numbers: no token can be chosen");
   }
   fail(ErrorCode::kInternal, "The model's logits are not finite numbers: no token can be chosen");
 }
