@@ -62,6 +62,7 @@ struct AdapterFiles {
   std::function<void(size_t bytes)> onWork = nullptr;
   // Called when registerAdapter ends, in either way. time: how long it waited for memory. Must not throw; may be null.
   std::function<void(std::chrono::nanoseconds time)> onWaited = nullptr;
+  std::string name = {};  // of the adapter, in messages; empty: the last part of `path`
 };
 
 class Executor {

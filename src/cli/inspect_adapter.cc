@@ -176,6 +176,7 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
                         nameOf(dir), {base.config, base.table, base.build.max_lora_rank});
   describeAdapter(adapter, base, found);
   checkServable(adapter, base.build);
+  checkValues(adapter, {base.table, base.config.dtype}, nullptr);
 }
 
 namespace {
@@ -242,6 +243,7 @@ void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection&
   const Adapter adapter = readAdapter(path, name, {base.config, base.table, base.build.max_lora_rank, base.left_out});
   describeAdapter(adapter, base, found);
   checkServable(adapter, base.build);
+  checkValues(adapter, {base.table, base.config.dtype}, nullptr);
 }
 
 }  // namespace chorus

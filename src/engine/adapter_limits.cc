@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/background_throttle.h"
 #include "base/error.h"
 #include "lora/adapter_builder.h"
 #include "lora/module_ids.h"
@@ -19,22 +18,6 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Whether all of `count` values are finite in the type `to`. They are finite in their own type.
-bool fit(const std::byte* values, DType from, DType to, int64_t count, BackgroundThrottle* throttle) {
-  const bool wider = to == DType::kFloat32 || (from == DType::kFloat16 && to == DType::kBFloat16);
-  if (from == to || wider) return true;
-  bool all = true;
-  std::vector<std::byte> converted;
-  inPieces(count, dtypeSize(from), throttle, [&](int64_t begin, int64_t of_piece) {
-    converted.resize(static_cast<size_t>(of_piece) * dtypeSize(to));
-    convertElements(values + static_cast<size_t>(begin) * dtypeSize(from), from, converted.data(), to,
-                    static_cast<size_t>(of_piece));
-    all = all && allFinite(converted, to);
-  });
-  return all;
-}
-
-std::string ofLayer(int32_t layer) { return layer < 0 ? "" : fmt::format(" of layer {}", layer); }
 }  // namespace
 
 void checkServable(const Adapter& adapter, const BuildConfig& build) {
@@ -59,26 +42,37 @@ void checkServable(const Adapter& adapter, const BuildConfig& build) {
   }
 }
 
-void checkValues(const Adapter& adapter, DType model_type, BackgroundThrottle* throttle) {
+void checkValues(const Adapter& adapter, const AdapterTypes& types, BackgroundThrottle* throttle) {
   if (adapter.only_shapes) return;
-  const auto check = [&](const void* values, DType from, int64_t count, const std::string& what) {
-    if (fit(static_cast<const std::byte*>(values), from, model_type, count, throttle)) return;
+  const auto check = [&](const void* values, DType from, DType to, int64_t count, const auto& nameOf) {
+    const std::span bytes(static_cast<const std::byte*>(values), static_cast<size_t>(count) * dtypeSize(from));
+    if (allFiniteAs(bytes, from, to, throttle)) return;
     fail(ErrorCode::kInvalidArgument, "adapter '{}': {} holds values beyond the range of {}, the model's type",
-         adapter.name, what, dtypeName(model_type));
+         adapter.name, nameOf(), dtypeName(to));
   };
   for (const AdapterModule& module : adapter.modules) {
-    const std::string name = module.module_name + ofLayer(module.layer);
-    check(module.a, module.dtype, module.rank * module.in, name);
-    check(module.b, module.dtype, module.out * module.rank, name);
+    // Integers have float32 scales. The token embedding's A and B keep the model's type.
+    if (types.int8_terms && module.module_id != kTokenEmbedding) continue;
+    const auto nameOf = [&] {
+      const std::string name = expertName(module.module_name, module.expert);
+      return module.layer < 0 ? name : fmt::format("{} of layer {}", name, module.layer);
+    };
+    check(module.a, module.dtype, types.model, module.rank * module.in, nameOf);
+    check(module.b, module.dtype, types.model, module.out * module.rank, nameOf);
   }
   for (const AdapterWeight& weight : adapter.weights) {
-    // Norms and biases stay in float32.
+    // Norms and biases stay in float32. A row of the table may have a type of its own, as a router has.
     if (weight.slot.kind == SlotKind::kNorm || weight.slot.isBias()) continue;
-    check(weight.data, weight.dtype, weight.rows * weight.cols, "a whole weight" + ofLayer(weight.layer));
+    const WeightRow* row = findRow(types.table, weight.slot);  // null: the head of a model that has none of its own
+    const DType type = row != nullptr ? row->dtype.value_or(types.model) : types.model;
+    check(weight.data, weight.dtype, type, weight.rows * weight.cols,
+          [&] { return row != nullptr ? layerName(row->name, weight.layer) : std::string("the output head"); });
   }
-  for (const AdapterTokens* tokens : {&adapter.embedding_tokens, &adapter.head_tokens}) {
-    check(tokens->rows.data(), DType::kFloat32, std::ssize(tokens->rows), "a token's row");
-  }
+  const auto checkRows = [&](const AdapterTokens& tokens, const char* name) {
+    check(tokens.rows.data(), DType::kFloat32, types.model, std::ssize(tokens.rows), [&] { return name; });
+  };
+  checkRows(adapter.embedding_tokens, "a token's row of the embedding");
+  checkRows(adapter.head_tokens, "a token's row of the output head");
 }
 
 bool mayBeCopyOfBase(const Adapter& adapter, const AdapterWeight& weight) {

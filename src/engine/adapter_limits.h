@@ -20,10 +20,16 @@ class BackgroundThrottle;
 // TensorRT-LLM's modules; it does not restrict what has no name there (the embedding, the output head, whole weights).
 void checkServable(const Adapter& adapter, const BuildConfig& build);
 
-// Throws Error(kInvalidArgument) that names the adapter and the module if a value becomes infinite in the model's type.
-// It would become NaN in the rows of other requests, by products with zeros (BlockTerm). throttle: is charged for the
-// values that are converted; null: none. Does nothing if only shapes were read.
-void checkValues(const Adapter& adapter, DType model_type, BackgroundThrottle* throttle);
+// The types in which an engine holds an adapter's values.
+struct AdapterTypes {
+  const WeightTable& table;  // of the model; a row may have a type of its own
+  DType model = DType::kFloat32;
+  bool int8_terms = false;  // A and B are integers (--lora_storage int8)
+};
+// Throws Error(kInvalidArgument) that names the adapter and the module if a value is infinite in the type in which the
+// engine holds it. An infinite value would become NaN in the rows of other requests, which multiply it by zeros
+// (BlockTerm). throttle: is charged for the values; may be null. Does nothing if only shapes were read.
+void checkValues(const Adapter& adapter, const AdapterTypes& types, BackgroundThrottle* throttle);
 
 // Whether the weight takes no memory if it equals the base's: a saved embedding or output head of the model's tokens
 // (Session::dropCopiesOfBase).

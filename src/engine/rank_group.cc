@@ -189,7 +189,11 @@ void RankGroup::checkFits(const Adapter& adapter, BackgroundThrottle* throttle) 
          "which they take",
          adapter.name, adapter.vocab_size, adapter.input_vocab_size, vocab, most);
   }
-  checkValues(adapter, engine().config().dtype, throttle);
+  if (adapter.only_shapes) return;
+  const ModelConfig& config = engine().config();
+  const auto& format = session(0).options().lora_format;
+  const WeightTable table = engine().architecture().weightTable(config);
+  checkValues(adapter, {table, config.dtype, format && isQuantised(format->dtype)}, throttle);
 }
 
 std::shared_ptr<const PreparedAdapter> RankGroup::prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle,

@@ -53,7 +53,7 @@ class RankGroup {
   std::shared_ptr<const PreparedAdapter> prepareAdapter(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                                                         const MakeThrottleClock& make_clock = nullptr) const;
   // The number of bytes that the prepared adapter will take on all ranks. If only shapes were read, copies of the
-  // base's values count in full, and values are not checked. Otherwise throws the same Errors as prepareAdapter().
+  // base's values count in full, and values are not checked. Throws the Errors of prepareAdapter(), except kTooLarge.
   int64_t preparedBytes(const Adapter& adapter, BackgroundThrottle* throttle = nullptr,
                         const MakeThrottleClock& make_clock = nullptr) const;
   // Composes adapters of this group (see composeParts()). terms: at least one, each with an empty composition_refusal.

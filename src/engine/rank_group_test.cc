@@ -218,33 +218,44 @@ TEST_F(RankGroupTest, AddedTokensAreAsManyAsPlannedAndAllTaken) {
   }
 }
 
-// A float32 value that is infinite in the engine's type is refused, already when the adapter is measured: it would
-// reach the rows of other requests.
+// Refused already when the adapter is measured: an infinite value would reach the rows of other requests.
 TEST_F(RankGroupTest, ValuesBeyondTheEnginesTypeAreRefused) {
-  const RankGroup ranks = makeGroup(2, 1, 1);
-  const std::vector<float> beyond(45 * 24, 3.4e38F), within(45 * 24, 3.3e38F);
-  const auto expectRefused = [&](const std::string& what, const auto& change) {
+  const RankGroup ranks = makeGroup(2, 1, 1), of_eight_bits = makeGroup(1, 1, 1, 8, int8LoraFormat());
+  std::vector<float> values(45 * 24, 3.3e38F);
+  const auto expectRefused = [&](const RankGroup& group, const std::string& what, const auto& change) {
     for (const bool is_beyond : {true, false}) {
+      values[23] = is_beyond ? 3.4e38F : 3.3e38F;
       Adapter changed = adapter();
-      change(changed, is_beyond ? beyond : within);
+      change(changed);
       const std::string refusal =
-          is_beyond ? "adapter 'random': " + what + " holds values beyond the range of bfloat16, the model's type" : "";
-      EXPECT_EQ(errorOf([&] { ranks.prepareAdapter(changed); }), refusal);
-      EXPECT_EQ(errorOf([&] { ranks.preparedBytes(changed); }), refusal);
+          is_beyond && !what.empty()
+              ? "adapter 'random': " + what + " holds values beyond the range of bfloat16, the model's type"
+              : "";
+      EXPECT_EQ(errorOf([&] { group.prepareAdapter(changed); }), refusal);
+      EXPECT_EQ(errorOf([&] { group.preparedBytes(changed); }), refusal);
       changed.only_shapes = true;
-      EXPECT_EQ(errorOf([&] { ranks.preparedBytes(changed); }), "") << "without values";
+      EXPECT_EQ(errorOf([&] { group.preparedBytes(changed); }), "") << "without values";
     }
   };
-  const auto bytes = [](const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); };
-  const std::string module = adapter().modules[0].module_name + " of layer 0";
-  expectRefused(module, [&](Adapter& changed, const auto& values) { changed.modules[0].a = bytes(values); });
-  expectRefused(module, [&](Adapter& changed, const auto& values) { changed.modules[0].b = bytes(values); });
-  expectRefused("a whole weight", [&](Adapter& changed, const auto& values) {
-    changed.weights.push_back({.slot = slotOf(TableId::kTokens), .rows = 45, .cols = 24, .data = bytes(values)});
-  });
-  expectRefused("a token's row", [&](Adapter& changed, const auto& values) {
-    changed.embedding_tokens = {{1}, 24, {values.begin(), values.begin() + 24}};
-  });
+  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
+  const auto changeA = [&](Adapter& changed) { changed.modules[0].a = bytes; };
+  const auto changeB = [&](Adapter& changed) { changed.modules[3].b = bytes; };
+  expectRefused(ranks, "self_attn.q_proj of layer 0", changeA);
+  expectRefused(ranks, "self_attn.q_proj of layer 1", changeB);
+  expectRefused(of_eight_bits, "", changeA);
+  const auto expectWeightRefused = [&](const std::string& what, const WeightSlot& slot, int32_t layer, int64_t rows,
+                                       int64_t cols) {
+    expectRefused(ranks, what, [&](Adapter& changed) {
+      changed.weights.push_back({.slot = slot, .layer = layer, .rows = rows, .cols = cols, .data = bytes});
+    });
+  };
+  expectWeightRefused("transformer.vocab_embedding.weight", slotOf(TableId::kTokens), kOutsideLayers, 45, 24);
+  expectWeightRefused("transformer.layers.1.attention.dense.weight", slotOf(LinearId::kDense), 1, 24, 24);
+  expectWeightRefused("", slotOf(NormId::kAttentionIn), 1, 24, 1);
+  expectRefused(ranks, "a token's row of the embedding",
+                [&](Adapter& changed) { changed.embedding_tokens = {{1}, 24, {values.begin(), values.begin() + 24}}; });
+  expectRefused(ranks, "a token's row of the output head",
+                [&](Adapter& changed) { changed.head_tokens = {{1}, 24, {values.begin(), values.begin() + 24}}; });
 }
 
 // A and B of 8 bits: the adapter acts like one whose A and B have the rounded values, whose DoRA norms too are those of

@@ -36,6 +36,23 @@ bool finiteBits(std::span<const std::byte> bytes, Bits exponent, BackgroundThrot
   return finite;
 }
 
+// Whether the bits of all magnitudes, which are ordered as the magnitudes are, are less than `bound`.
+template <typename Bits>
+bool magnitudesBelow(std::span<const std::byte> bytes, Bits bound, BackgroundThrottle* throttle) {
+  constexpr Bits kMagnitude = std::numeric_limits<Bits>::max() / 2;
+  const auto* values = reinterpret_cast<const Bits*>(bytes.data());
+  bool below = true;
+  inPieces(std::ssize(bytes) / static_cast<int64_t>(sizeof(Bits)), sizeof(Bits), throttle,
+           [&](int64_t begin, int64_t count) {
+             Bits found = 0;
+             for (int64_t i = begin; i < begin + count; ++i) {
+               found |= static_cast<Bits>((values[i] & kMagnitude) >= bound ? 1 : 0);
+             }
+             below &= found == 0;
+           });
+  return below;
+}
+
 // float64 adapters are stored as float32: a value beyond float32's range would become infinite.
 bool fitFloat32(std::span<const std::byte> doubles, BackgroundThrottle* throttle) {
   bool fit = true;
@@ -167,6 +184,14 @@ bool allFinite(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle
     default:
       return true;
   }
+}
+
+bool allFiniteAs(std::span<const std::byte> bytes, DType from, DType to, BackgroundThrottle* throttle) {
+  // The bounds are the least magnitudes that are rounded to infinity, half a unit beyond the type's largest value.
+  if (from == DType::kFloat32 && to == DType::kBFloat16) return magnitudesBelow<uint32_t>(bytes, 0x7F7F8000U, throttle);
+  if (from == DType::kFloat32 && to == DType::kFloat16) return magnitudesBelow<uint32_t>(bytes, 0x477FF000U, throttle);
+  if (from == DType::kBFloat16 && to == DType::kFloat16) return magnitudesBelow<uint16_t>(bytes, 0x4780U, throttle);
+  return true;  // `to` has the range of `from`
 }
 
 bool allZero(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle) {

@@ -48,6 +48,9 @@ bool isAdapterDType(DType dtype);
 // Whether all values are finite, and float64 values also within float32's range. dtype must satisfy isAdapterDType;
 // bytes may be unaligned.
 bool allFinite(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle = nullptr);
+// Whether all values, which are finite in the type `from`, are finite in the type `to`. Both are float32, float16 or
+// bfloat16; bytes are aligned to their elements.
+bool allFiniteAs(std::span<const std::byte> bytes, DType from, DType to, BackgroundThrottle* throttle = nullptr);
 // Whether all values are zero. dtype must satisfy isAdapterDType; bytes may be unaligned.
 bool allZero(std::span<const std::byte> bytes, DType dtype, BackgroundThrottle* throttle = nullptr);
 // The tensor's values as floats. Its dtype must satisfy isAdapterDType; its bytes may be unaligned.

@@ -60,5 +60,35 @@ TEST_F(CopiedBytesTest, OthersBecomeFloat32) {
   EXPECT_EQ(of({DType::kFloat32, DType::kBFloat16}), 100 * (4 + 4 + 4U));
 }
 
+// Values next to the bounds, converted.
+TEST(AdapterValues, AreFiniteAsTheConvertedValuesAre) {
+  const auto expectAgreement = [](auto bits, DType from, DType to) {
+    // Not at the first place, and with a sign.
+    std::vector<decltype(bits)> values(40'000);
+    values[39'998] = bits;
+    values[39'999] = static_cast<decltype(bits)>(bits | (decltype(bits){1} << (8 * sizeof(bits) - 1)));
+    std::vector<std::byte> converted(values.size() * dtypeSize(to));
+    convertElements(values.data(), from, converted.data(), to, values.size());
+    const auto bytes = std::as_bytes(std::span(values));
+    EXPECT_EQ(allFiniteAs(bytes, from, to), allFinite(converted, to))
+        << dtypeName(from) << ' ' << dtypeName(to) << ' ' << bits;
+    return allFinite(converted, to);
+  };
+  for (const auto& [bound, to] : {std::pair(0x7F7F8000U, DType::kBFloat16), std::pair(0x477FF000U, DType::kFloat16)}) {
+    int finite = 0;
+    for (uint32_t bits = bound - 3; bits < bound + 3; ++bits)
+      finite += expectAgreement(bits, DType::kFloat32, to) ? 1 : 0;
+    EXPECT_EQ(finite, 3);
+    expectAgreement(bound, DType::kFloat32, DType::kFloat32);
+  }
+  int finite = 0;
+  for (uint16_t bits = 0x477D; bits < 0x4783; ++bits) {
+    finite += expectAgreement(bits, DType::kBFloat16, DType::kFloat16) ? 1 : 0;
+  }
+  EXPECT_EQ(finite, 3);
+  expectAgreement(uint16_t{0x7BFF}, DType::kFloat16, DType::kBFloat16);
+  expectAgreement(uint16_t{0x7BFF}, DType::kFloat16, DType::kFloat16);
+}
+
 }  // namespace
 }  // namespace chorus

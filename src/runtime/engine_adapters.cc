@@ -110,6 +110,10 @@ double normProducts(const Adapter& adapter) {
   return products;
 }
 
+std::string nameOf(const executor::AdapterFiles& files) {
+  return files.name.empty() ? files.path.filename().string() : files.name;
+}
+
 void logLeftOut(const Adapter& adapter) {
   if (adapter.num_of_other_parts == 0) return;
   log::warn("adapter {}: {} tensors of parts of the model that are not served are left out, such as '{}'", adapter.name,
@@ -134,7 +138,7 @@ Adapter EngineAdapters::read(const AdapterSource& source, BackgroundThrottle& th
   if (source.reloadable()) {
     const AdapterContents files =
         readAdapterFiles(source.location, AdapterFileLimits::of(target), file_memory_, &throttle);
-    return readAdapter(files, source.directory.filename().string(), target);
+    return readAdapter(files, source.name, target);
   }
   const auto owner = std::make_shared<std::pair<executor::Tensor, executor::Tensor>>(*source.weights, *source.config);
   return readTensorAdapter(viewOf(owner->first), viewOf(owner->second), owner, "request", target);
@@ -158,15 +162,16 @@ std::shared_ptr<const AdapterSource> EngineAdapters::fileSource(executor::Adapte
   BackgroundThrottle throttle(reportingClock(throttle_(), std::move(files_of.onWork)));
   const WaitReport report(throttle, std::move(files_of.onWaited));
   auto source = std::make_shared<AdapterSource>();
+  source->name = nameOf(files_of);
   source->directory = std::move(files_of.path);
   source->location = {std::move(files_of.open), std::move(files_of.archive)};
   // Runs first, so that without the LoRA plugin every adapter is refused for that reason.
-  checkServable(Adapter{.name = source->directory.filename().string()}, ranks_.engine().buildConfig());
+  checkServable(Adapter{.name = source->name}, ranks_.engine().buildConfig());
   source->newest_change_ns = newestAdapterChangeNs(source->location);
   const Engine& engine = ranks_.engine();
   const AdapterTarget target = targetOf(engine, throttle);
   const AdapterFileLimits limits = AdapterFileLimits::of(target);
-  const std::string name = source->directory.filename().string();
+  const std::string& name = source->name;
   Shapes shapes;
   {
     const AdapterHeaders headers = readAdapterHeaders(source->location, limits, file_memory_, &throttle);
@@ -232,7 +237,7 @@ executor::AdapterReport EngineAdapters::inspect(const executor::AdapterFiles& fi
   const Engine& engine = ranks_.engine();
   const AdapterLocation location = {files_of.open, files_of.archive};
   const AdapterTarget target = targetOf(engine, throttle);
-  const std::string name = files_of.path.filename().string();
+  const std::string name = nameOf(files_of);
   checkServable(Adapter{.name = name}, engine.buildConfig());
   files_of.open();
   executor::AdapterReport report;

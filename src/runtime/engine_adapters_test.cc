@@ -245,6 +245,16 @@ TEST_F(EngineAdaptersTest, TheCallerSeesTheWorkAndCanEndIt) {
   }
 }
 
+// Uploads lie in directories with numbers.
+TEST_F(EngineAdaptersTest, MessagesNameTheAdapterAsTheCallerDoes) {
+  const EngineAdapters adapters(*ranks_, [] { return ThrottleClock::ofThisThread([] { return false; }); });
+  const fs::path dir = directory_ / "large";
+  executor::AdapterFiles files{.path = dir, .open = openerOf(dir), .deferContent = true};
+  EXPECT_EQ(adapters.fileSource(files)->name, "large");
+  files.name = "shout";
+  EXPECT_EQ(adapters.fileSource(files)->name, "shout");
+}
+
 TEST_F(EngineAdaptersTest, FilesThatAreReadTogetherFitIntoTheLoadMemory) {
   const fs::path dir = directory_ / "large";
   const uint64_t bytes = fs::file_size(dir / "adapter_model.safetensors");

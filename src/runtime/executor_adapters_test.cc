@@ -154,7 +154,7 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatMakesLogitsNotFiniteIsNamed) {
   core->registerAdapter(1, fakeSource("a"));
   const auto all = finish(enqueue(withAdapter({13, 1}, 8, 1)));
   EXPECT_EQ(all.back().getErrorCode(), executor::ResponseErrorCode::kINVALID_ARGUMENT);
-  EXPECT_EQ(all.back().getErrorMsg(), "LoRA task 1 gives logits that are not finite numbers: no token can be chosen");
+  EXPECT_EQ(all.back().getErrorMsg(), "LoRA task 1 makes the logits infinite or NaN: no token can be chosen");
   ASSERT_TRUE(all.back().getAdapterFault());
   EXPECT_EQ(all.back().getAdapterFault()->taskId, 1U);
   EXPECT_FALSE(all.back().getAdapterFault()->loading);

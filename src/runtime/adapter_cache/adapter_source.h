@@ -48,6 +48,7 @@ class LearnedContent {
 // registration keeps a directory's source alive.
 struct AdapterSource {
   std::filesystem::path directory;  // for error messages; empty: the source is tensors
+  std::string name;                 // of the adapter in a directory, in messages
   AdapterLocation location;         // the files are read only through this
   std::optional<executor::Tensor> weights;
   std::optional<executor::Tensor> config;

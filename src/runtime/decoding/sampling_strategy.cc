@@ -55,7 +55,7 @@ void checkFault(const Sequence& sequence, const SampleOutput& output) {
   }
   if (sequence.request.lora) {
     throw unusable(ErrorCode::kInvalidArgument, sequence.request.lora->getTaskId(),
-                   "gives logits that are not finite numbers: no token can be chosen");
+                   "makes the logits infinite or NaN: no token can be chosen");
   }
   fail(ErrorCode::kInternal, "The model's logits are not finite numbers: no token can be chosen");
 }

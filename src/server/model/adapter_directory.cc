@@ -195,6 +195,7 @@ bool AdapterDirectory::take(const std::string& name, const std::shared_ptr<Adapt
   registration->text = text;
   executor::AdapterFiles files;
   files.path = directory->path();
+  files.name = name;
   files.open = roots_.opener(name);
   files.onGone = [this, name, adapter] { goneAtLoad(name, adapter); };
   // If it was loaded before, its content is read now and compared by hash. Otherwise nothing of it is cached, and its

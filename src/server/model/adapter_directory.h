@@ -238,7 +238,8 @@ class AdapterDirectory {
   // an earlier one. The caller holds the adapter's mutex.
   Loaded replace(const std::string& name, const std::shared_ptr<Adapter>& adapter, AdapterRoots::Location location,
                  const Taking& how);
-  executor::AdapterReport inspect(const AdapterRoots::Location& location, WorkMeter* meter);
+  // name: as executor::AdapterFiles::name.
+  executor::AdapterReport inspect(const AdapterRoots::Location& location, const std::string& name, WorkMeter* meter);
   AdapterRoots::Location store(std::string_view config, std::string_view weights);
   AdapterRoots::Location locate(const std::string& path) const;
   void keepEarlier(const std::string& name, Version version);

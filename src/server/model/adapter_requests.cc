@@ -106,16 +106,18 @@ AdapterRoots::Location AdapterDirectory::store(std::string_view config, std::str
 }
 
 executor::AdapterReport AdapterDirectory::inspect(const std::string& path, WorkMeter* meter) {
-  return inspect(locate(path), meter);
+  return inspect(locate(path), "", meter);
 }
 
 executor::AdapterReport AdapterDirectory::inspectUpload(std::string_view config, std::string_view weights,
                                                         WorkMeter* meter) {
-  return inspect(store(config, weights), meter);
+  return inspect(store(config, weights), "upload", meter);
 }
 
-executor::AdapterReport AdapterDirectory::inspect(const AdapterRoots::Location& location, WorkMeter* meter) {
+executor::AdapterReport AdapterDirectory::inspect(const AdapterRoots::Location& location, const std::string& name,
+                                                  WorkMeter* meter) {
   executor::AdapterFiles files;
+  files.name = name;
   files.path = location.directory->pathOf(location.beneath);
   files.open = [&location, links = options_.links] {
     return adapterDirectoryWithin(location.directory->openDirectory(location.beneath, links));

@@ -77,6 +77,7 @@ bool GenerationWriter::sendChunk(std::string_view choices, OrderedJson usage) {
 }
 
 bool GenerationWriter::sendChoice(const OrderedJson& choice, ArraysText log_probs, OrderedJson usage) {
+  if (!options().log_probs) return sendChunk('[' + toText(choice) + ']', std::move(usage));
   const ChoiceText text = textOf(choice);
   std::string choices = '[' + text.before_echo + text.before_log_probs;
   log_probs.moveTo(choices);

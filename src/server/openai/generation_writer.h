@@ -37,8 +37,10 @@ class GenerationWriter : public AnswerWriter {
   // Whether a stream begins with the echo of each choice, even if that is empty. Otherwise an echo comes with the first
   // log probabilities of its prompt.
   virtual bool hasFirstChunks() const = 0;
-  // The choice of a chunk with a piece of the choice's echo. In all choices this class replaces "logprobs", which is
-  // null.
+  // Each choice below has the member "logprobs" with the value null, after "text" if it has that. This class writes the
+  // log probabilities in its place.
+  //
+  // The choice of a chunk with a piece of the choice's echo.
   virtual OrderedJson echoChoice(int32_t index, std::string_view text) = 0;
   // The choice of a chunk. Called in order for each index of a choice.
   virtual OrderedJson deltaChoice(const GenerationDelta& delta) = 0;

@@ -21,7 +21,7 @@ std::string nameOf(const std::string& bytes) {
   return name;
 }
 
-// As JSON.
+// The text as a JSON string. Few names need escapes, and toText() takes several times as long.
 std::string quoted(const std::string& valid_utf8) {
   const bool plain = std::ranges::all_of(
       valid_utf8, [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\'; });
@@ -38,7 +38,7 @@ int64_t charactersOf(const TextCodec& text, const AnswerFields& options, int32_t
 
 struct KnownToken {
   std::string bytes;
-  std::string name;  // as JSON
+  std::string name;  // a JSON string
 };
 
 // The texts of tokens, each found once: the alternatives at different positions are often the same tokens.
@@ -63,8 +63,8 @@ void appendSeparator(std::string& elements) {
   if (!elements.empty()) elements += ',';
 }
 
-// The value is written as a double, which is what a reader of JSON makes of it, and always as a number of floating
-// point.
+// Appends the shortest decimal that a reader parses to the same double. It always has a fraction or an exponent, so
+// that readers take it for a floating-point number. Without a finite value it is null.
 void appendValue(std::string& out, std::optional<float> log_prob) {
   if (!log_prob || !std::isfinite(*log_prob)) {
     out += "null";

@@ -1,5 +1,5 @@
-// Log probabilities in the two formats of the OpenAI API, as JSON text: as JSON values they would take ten times the
-// memory, and most of the time of their requests. A token that is a part of a character is written as
+// Log probabilities in the two formats of the OpenAI API, as JSON text. JSON values would take ten times the memory,
+// and most of the time in which an answer is written. A token that is a part of a character is written as
 // "bytes:\xf0\x9f", as OpenAI does.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace chorus::server {
 class ArraysText {
  public:
   // The text of an array's elements, separated by commas, for the caller to append to. A name that is new adds a member
-  // at the end of the object. Valid until the next one is added. name: a literal without characters to escape.
+  // at the end of the object. The reference is valid until another member is added, and until moveTo(). name: a literal
+  // without characters to escape.
   std::string& elements(std::string_view name);
   // Adds a member with the value null, unless it has been added.
   void addNull(std::string_view name);

@@ -66,8 +66,8 @@ TEST(LogProbs, NamesAndValuesAreJson) {
   ASSERT_EQ(json["content"].size(), tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Json& entry = json["content"][i];
-    const auto byte = static_cast<char>(tokens[i].token);
-    EXPECT_EQ(entry["token"], byte < 0 ? "bytes:\\xe9" : std::string(1, byte));
+    const int32_t token = tokens[i].token;
+    EXPECT_EQ(entry["token"], token > 0x7F ? "bytes:\\xe9" : std::string(1, static_cast<char>(token)));
     EXPECT_EQ(entry["bytes"], Json::array({tokens[i].token}));
     if (const float value = *tokens[i].log_prob; std::isfinite(value)) {
       EXPECT_TRUE(entry["logprob"].is_number_float());
@@ -80,19 +80,32 @@ TEST(LogProbs, NamesAndValuesAreJson) {
   }
 }
 
-// A decoder may give different tokens the same text.
+// Different tokens may have the same text.
 class SameTextCodec : public FakeCodec {
  public:
   std::string tokenBytes(int32_t) const override { return "x"; }
 };
 
-TEST(LogProbs, OfTokensWithOneNameTheLikeliestCounts) {
+TEST(LogProbs, TheLikeliestOfTokensWithOneNameCounts) {
   ArraysText out;
   int64_t offset = 7;
   const std::vector<TokenLogProb> tokens = {{1, std::nullopt, {}}, {2, -3.0F, {{3, -1.0F}, {4, -2.0F}}}};
   appendCompletionLogProbs(SameTextCodec(), asking(2), tokens, offset, out);
   EXPECT_EQ(parsed(std::move(out)), Json::parse(R"({"tokens":["x","x"],"token_logprobs":[null,-3.0],
       "top_logprobs":[null,{"x":-1.0}],"text_offset":[7,8]})"));
+}
+
+TEST(LogProbs, TheTextOfAChat) {
+  ArraysText none, one;
+  std::string json;
+  appendChatLogProbs(FakeCodec(), asking(1), {}, none);
+  none.moveTo(json);
+  EXPECT_EQ(json, R"({"content":[],"refusal":null})");
+  json.clear();
+  appendChatLogProbs(FakeCodec(), asking(1), {{'a', -0.5F, {{'b', -1.0F}}}}, one);
+  one.moveTo(json);
+  EXPECT_EQ(json, R"({"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
+                  R"({"token":"b","logprob":-1.0,"bytes":[98]}]}],"refusal":null})");
 }
 
 TEST(LogProbs, ArraysGrowByDeltas) {

@@ -50,6 +50,11 @@ TEST_F(RoutesTest, LogProbs) {
   EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1}));
   EXPECT_EQ(json["choices"][0]["logprobs"]["top_logprobs"][1]["b"], -0.5);
   EXPECT_TRUE(completion(R"("prompt":[97],"logprobs":0)")["choices"][0]["logprobs"]["top_logprobs"].is_null());
+  const auto stream = answer("POST", "/v1/completions",
+                             R"({"model":"base","prompt":[97,98],"logprobs":1,"max_tokens":2,"stream":true})");
+  EXPECT_THAT(stream.body,
+              testing::HasSubstr(R"("choices":[{"index":0,"text":"b","logprobs":{"tokens":["b"],)"
+                                 R"("token_logprobs":[-0.5],"top_logprobs":[{"b":-0.5}],"text_offset":[1]},)"));
   json = completion(R"("prompt":[97,206,177],"logprobs":2,"max_tokens":3)");
   EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"], (Json{"a", "bytes:\\xce", "bytes:\\xb1"}));
   EXPECT_EQ(json["choices"][0]["logprobs"]["text_offset"], (Json{0, 1, 2}));
