@@ -137,7 +137,9 @@ def tls_garbage(stage):
 @scenario("tls-half-open", quick=True, **CALM)
 def tls_half_open(stage):
     """One address opens thousands of connections and never completes a handshake."""
-    for label, first_bytes in (("silent", b""), ("half a handshake", hello()[:60]), ("a whole first message", hello())):
+    announced = b"\x16\x03\x01\x40\x00" + b"\x01" + (131_000).to_bytes(3, "big") + bytes(16380)
+    for label, first_bytes in (("silent", b""), ("half a handshake", hello()[:60]), ("a whole first message", hello()),
+                               ("a first message that announces 131,000 bytes", announced)):
         results = stage.attack_all([(hold_open, 2000, wire.ATTACKER, first_bytes, 3), (health_over_tls, 3)])
         stage.check_answers(results[-1], {200}, within=2)
         stage.check(results[-1], f"{label}: no answer of health")

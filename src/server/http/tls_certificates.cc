@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/http/hello_limit.h"
 
 namespace chorus::server {
 namespace {
@@ -61,6 +62,8 @@ std::shared_ptr<ssl_ctx_st> load(const TlsFiles& files) {
   SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   // An idle session keeps no buffers. A write may be continued from another place in memory.
   SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // A client's certificates are as long as a ClientHello at most.
+  SSL_CTX_set_max_cert_list(ctx, HelloLimit::kMostBytes);
   // A read returns after each message that is not data, so that endless messages do not keep a network thread.
   SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
   // Clients keep what they need to resume a session; the server keeps nothing for clients that are gone.

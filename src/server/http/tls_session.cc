@@ -13,6 +13,24 @@ void TlsSession::Free::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
 TlsSession::TlsSession(ssl_ctx_st* context, int socket) : ssl_(SSL_new(context)) {
   if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), socket) != 1) throw std::bad_alloc();
+  limitHello();
+}
+
+// OpenSSL has no setting for the length of a ClientHello: it allocates up to 128 KiB once the message's header has
+// come. So a callback looks at what OpenSSL reads from the socket until the handshake is done, and makes the read fail.
+// Two such messages may come, in any number of records, which are not encrypted as long as TLS 1.3 is still possible.
+// All other messages of a handshake have limits in OpenSSL, the certificates' by SSL_CTX_set_max_cert_list().
+void TlsSession::limitHello() {
+  BIO* socket = SSL_get_rbio(ssl_.get());
+  BIO_set_callback_arg(socket, reinterpret_cast<char*>(this));
+  BIO_set_callback_ex(
+      socket, [](BIO* bio, int operation, const char* bytes, size_t, int, long, int returned, size_t* count) -> long {
+        if (operation != (BIO_CB_READ | BIO_CB_RETURN) || returned <= 0) return returned;
+        auto* session = reinterpret_cast<TlsSession*>(BIO_get_callback_arg(bio));
+        if (SSL_version(session->ssl_.get()) < TLS1_3_VERSION) return returned;
+        const bool accepted = session->hello_limit_.accepts({reinterpret_cast<const unsigned char*>(bytes), *count});
+        return accepted ? returned : -1;
+      });
 }
 
 // OpenSSL reads errors from a queue of the thread, in which earlier ones of other sessions must not remain.
@@ -37,7 +55,9 @@ TlsSession::Result TlsSession::resultOf(int returned, size_t bytes) {
 TlsSession::Result TlsSession::handshake() {
   begun_ = true;
   ERR_clear_error();
-  return resultOf(SSL_accept(ssl_.get()), 0);
+  const Result result = resultOf(SSL_accept(ssl_.get()), 0);
+  if (result.status == Status::kDone) BIO_set_callback_ex(SSL_get_rbio(ssl_.get()), nullptr);
+  return result;
 }
 
 bool TlsSession::isAbandoned() const {

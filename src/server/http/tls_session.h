@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "server/http/hello_limit.h"
+
 struct ssl_st;
 struct ssl_ctx_st;
 
@@ -28,8 +30,11 @@ class TlsSession {
 
   // context: is shared by the session. Throws std::bad_alloc.
   TlsSession(ssl_ctx_st* context, int socket);
+  TlsSession(const TlsSession&) = delete;
+  TlsSession& operator=(const TlsSession&) = delete;
 
-  // Must be done before anything else. Takes the next step, which may be a costly one.
+  // Must be done before anything else. Takes the next step, which may be a costly one. Fails if the client's first
+  // message is longer than HelloLimit allows.
   Result handshake();
   // Whether the handshake can no longer be completed: the socket was shut down or reset, or the client ended its side
   // after its first message. Costs little.
@@ -50,7 +55,9 @@ class TlsSession {
     void operator()(ssl_st* ssl) const;
   };
   Result resultOf(int returned, size_t bytes);
+  void limitHello();
 
+  HelloLimit hello_limit_;
   std::unique_ptr<ssl_st, Free> ssl_;
   bool begun_ = false;  // a step of the handshake was taken
   bool failed_ = false;

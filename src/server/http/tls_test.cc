@@ -76,9 +76,10 @@ class TlsTest : public ::testing::Test {
     const auto one = client();
     return one->connected && get(*one).ends_with("GET /x");
   }
-  // A valid first message of a client.
-  static std::string firstMessage() {
+  // A valid first message of a client. groups: of its keys, in OpenSSL's form; null: the usual ones.
+  static std::string firstMessage(const char* groups = nullptr) {
     const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+    if (groups != nullptr) SSL_CTX_set1_groups_list(context.get(), groups);
     const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
     BIO* out = BIO_new(BIO_s_mem());
     SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), out);
@@ -239,6 +240,57 @@ TEST_F(TlsTest, GarbageEndsTheConnection) {
   }
   EXPECT_TRUE(serves());
   EXPECT_TRUE(eventually([&] { return counters->open == 0; }));
+}
+
+// OpenSSL would allocate what the header of the message announces.
+TEST_F(TlsTest, AnOverlongHelloEndsTheHandshake) {
+  HttpServerOptions options;
+  options.tls_timeout = std::chrono::minutes(5);
+  start(options);
+  const std::string header("\x01\x01\xff\xb8", 4);  // announces 131,000 bytes
+  const auto record = [](const std::string& bytes) {
+    return std::string("\x16\x03\x01\x00", 4) + static_cast<char>(bytes.size()) + bytes;
+  };
+  std::string pieces;
+  for (const char byte : header) pieces += record({byte});
+  uint64_t refused = 0;
+  for (const std::string& bytes : {record(header), record(header + "hello"), pieces}) {
+    const int fd = TlsClient::connectTo(server->port());
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(failures(++refused)) << "with " << bytes.size() << " bytes";
+    close(fd);
+  }
+
+  // The second hello, which a client sends if the server has no use for the key in the first.
+  std::string hello = firstMessage("X448:P-256");
+  const std::string groups("\x00\x0a\x00\x06\x00\x04\x00\x1e", 8), share("\x00\x33\x00\x3e\x00\x3c\x00\x1e", 8);
+  for (const std::string& place : {groups, share}) {
+    const size_t at = hello.find(place);
+    ASSERT_NE(at, std::string::npos);
+    hello.replace(at + 6, 2, "\x1a\x1a");  // a group that does not exist
+  }
+  const std::string change("\x14\x03\x03\x00\x01\x01", 6);
+  for (const std::string& between : {std::string(), change}) {
+    const int fd = TlsClient::connectTo(server->port());
+    ::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL);
+    char answer[16] = {};
+    ASSERT_EQ(recv(fd, answer, sizeof answer, MSG_WAITALL), 16);
+    EXPECT_EQ(std::string(answer + 11, 3), "\xcf\x21\xad") << "asks for another hello";
+    const std::string bytes = between + record(header);
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(failures(++refused));
+    close(fd);
+  }
+
+  // Names of protocols make long hellos that are valid.
+  for (const int names : {55, 70}) {
+    std::string protocols("\x08http/1.1");
+    for (int i = 0; i < names; ++i) protocols += static_cast<char>(255) + std::string(255, static_cast<char>('a' + i));
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      EXPECT_EQ(client({.version = version, .protocols = protocols})->connected, names == 55);
+    }
+  }
+  EXPECT_TRUE(serves());
 }
 
 TEST_F(TlsTest, ASlowHandshakeIsEnded) {

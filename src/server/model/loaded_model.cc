@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/names.h"
+#include "server/http/connection_limits.h"
+#include "server/http/connection_memory.h"
 #include "server/model/file_digests.h"
 #include "server/model/hub_cache.h"
 #include "server/model/start_checks.h"
@@ -112,7 +114,9 @@ LoadedModel::LoadedModel(const ServeOptions& options, const ServedEngine& engine
       adapter_intake_(adapterIntakeOptions()),
       list_intake_(listIntakeOptions()),
       delivery_(deliveryOptions()),
-      http_memory_mib_(options.http_memory_mib) {
+      http_memory_mib_(options.http_memory_mib),
+      connections_(static_cast<size_t>(options.max_connections) + ConnectionLimits().reserve),
+      tls_(!options.tls_cert_file.empty()) {
   const size_t text_bytes =
       servesAdapters(options) ? adapterTextBytes(options) : 0;  // before the executor's caches take memory
   const auto& text = engine.text;
@@ -272,9 +276,11 @@ std::string LoadedModel::summary() const {
     text += fmt::format("  {:<12}{:>12.1f} MiB  tokenizers and templates of adapters, at most\n", "text",
                         mebibytes(texts_->limit()));
   }
-  return text +
-         fmt::format("  {:<17}{:>7.1f} MiB  at most, of which one client {:.1f}: bodies, requests, unread answers",
-                     "http", static_cast<double>(http_memory_mib_), http_memory_mib_ / 4.0);
+  text += fmt::format("  {:<17}{:>7.1f} MiB  at most, of which one client {:.1f}: bodies, requests, unread answers\n",
+                      "http", static_cast<double>(http_memory_mib_), http_memory_mib_ / 4.0);
+  const size_t each = tls_ ? kTlsConnectionBytes : kConnectionBytes;
+  return text + fmt::format("  {:<17}{:>7.1f} MiB  at most, for {} connections{} of {} KiB", "connections",
+                            mebibytes(connections_ * each), connections_, tls_ ? " with TLS" : "", each >> 10);
 }
 
 bool LoadedModel::stop() {

@@ -58,6 +58,8 @@ class LoadedModel {
   Intake intake_, adapter_intake_, list_intake_;  // see ApiContext
   WorkerPool delivery_;
   int32_t http_memory_mib_;
+  size_t connections_;  // most at once
+  bool tls_;
   std::shared_ptr<ApiContext> context_;
   std::mutex wake_mutex_;
   std::condition_variable wake_;  // notifies refresh_ of the three flags below, which are set under wake_mutex_
