@@ -108,13 +108,28 @@ class MemoryReturn {
   MemoryReserve reserve_{size_t{4} << 20};
 };
 
+using Clock = std::chrono::steady_clock;
+
+// The end of the drain timeout, in which requests are cancelled, threads end and clients read their last answers.
+constexpr std::chrono::milliseconds kFinalPhase{3000};
+
+// The moments of a drain that begins now.
+struct Drain {
+  explicit Drain(const ServeOptions& options)
+      : end(Clock::now() + milliseconds(options.drain_timeout_seconds)),
+        cancel(end - std::min(kFinalPhase, milliseconds(options.drain_timeout_seconds) / 2)) {}
+
+  Clock::time_point end;     // when the process should have ended
+  Clock::time_point cancel;  // when requests that still run are cancelled
+};
+
 // Ends the acceptance of requests. Proxies see that the server is not ready and send new requests elsewhere; those that
 // they still send within the delay are answered.
 void leave(const ServeOptions& options, Routes& routes, HttpServer& server, ServiceManager& manager) {
   const auto delay = milliseconds(options.drain_delay_seconds);
-  // The time in which requests are cancelled and threads end, after the two that the operator sets.
-  constexpr std::chrono::seconds kEnding{15};
-  manager.stopping("Finishing requests", delay + milliseconds(options.drain_timeout_seconds) + kEnding);
+  // A step of a large model that has begun may end only after the drain timeout.
+  constexpr std::chrono::seconds kLastStep{15};
+  manager.stopping("Finishing requests", delay + milliseconds(options.drain_timeout_seconds) + kLastStep);
   routes.leave();
   server.closeAfterAnswers();
   if (delay.count() > 0) {
@@ -124,13 +139,11 @@ void leave(const ServeOptions& options, Routes& routes, HttpServer& server, Serv
   server.stopAccepting();
 }
 
-// Waits until the last answer is read. Returns false after the drain timeout.
-bool finishRequests(const ServeOptions& options, HttpServer& server, LoadedModel& model) {
-  using Clock = std::chrono::steady_clock;
+// Waits until the last answer is read. Returns false when it is time to cancel what still runs.
+bool finishRequests(const Drain& drain, HttpServer& server, LoadedModel& model) {
   constexpr std::chrono::milliseconds kTick{500};
-  const auto end = Clock::now() + milliseconds(options.drain_timeout_seconds);
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(drain.cancel - Clock::now());
     if (server.waitUntilClosed(std::clamp(left, std::chrono::milliseconds(0), kTick))) return true;
     if (left <= kTick) return false;
     model.endLongWaits();
@@ -291,10 +304,11 @@ void serve(const ServeOptions& options) {
     manager.alive();
   }
   leave(options, routes, server, manager);
-  const bool closed = finishRequests(options, server, *model);
+  const Drain drain(options);
+  const bool closed = finishRequests(drain, server, *model);
   routes.drain();
   if (!closed) {
-    log::warn("the drain timeout of {} s has passed; cancelling what still runs", options.drain_timeout_seconds);
+    log::warn("the drain timeout of {} s is about to end; cancelling what still runs", options.drain_timeout_seconds);
   }
   // Requests that still run end with an error. The waits below give it time to reach the clients.
   if (!model->stop()) {
@@ -305,7 +319,10 @@ void serve(const ServeOptions& options) {
     std::fflush(nullptr);
     std::_Exit(EXIT_SUCCESS);
   }
-  server.waitUntilClosed(std::chrono::seconds(2));
+  // Also after a short drain timeout, clients have a moment to read why their requests ended.
+  constexpr std::chrono::milliseconds kLeast{500}, kMost{2000};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(drain.end - Clock::now());
+  server.waitUntilClosed(std::clamp(left, kLeast, kMost));
   server.stop();
   log::info("stopped");
 }

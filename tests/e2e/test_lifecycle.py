@@ -317,6 +317,24 @@ class Stop(unittest.TestCase):
         self.assertIsInstance(failure[0], openai.APIError)
         self.assertIn("send the request again", str(failure[0]))
 
+    def test_requests_that_never_arrive_are_not_waited_for(self):
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+        with ServerProcess(setting.chorus, setting.demo_arguments()) as server:
+            clients = []
+            for sent in (b"GET / HT", head, head + b"{"):
+                client = socket.create_connection((server.host, server.port))
+                client.sendall(sent)
+                clients.append(client)
+            self.assertEqual(server.request("GET", "/v1/health/ready")[0], 200)  # so the others have arrived
+            begin = time.monotonic()
+            server.signal()
+            for client in clients:
+                self.assertIn(b"HTTP/1.1 503 ", client.recv(4096))
+            self.assertEqual(server.wait_exit(), 0)
+            self.assertLess(time.monotonic() - begin, 10 * TIME_SCALE, "less than the drain timeout")
+            for client in clients:
+                client.close()
+
     def test_a_proxy_has_time_to_notice(self):
         delay = 2 * TIME_SCALE
         with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--drain_delay", delay]) as server:

@@ -8,7 +8,7 @@ import struct
 import time
 
 import wire
-from hostile_server import DRAIN_S
+from hostile_server import DRAIN_S, time_scale
 from stage import NEIGHBOUR, scenario
 
 COMPLETIONS = "/v1/completions"
@@ -187,7 +187,7 @@ def cpu_share(server, seconds):
 
 @scenario("connections-at-sigterm", ends_server=True)
 def connections_at_sigterm(stage):
-    """SIGTERM ends the server in time beside silent, half-sent, long-running and unread connections."""
+    """SIGTERM ends the server within the drain time beside silent, half-sent, long-running and unread connections."""
     long = {"model": "base", "prompt": "hi", "n": 16, "max_tokens": 900, "ignore_eos": True, "temperature": 1}
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
     seconds = DRAIN_S + 7
@@ -199,7 +199,8 @@ def connections_at_sigterm(stage):
         stage.check(stage.server.wait(lambda: stage.server.open_files() >= quiet + 80, 10), "the attackers do not connect")
         time.sleep(0.5)
         code, seconds = stage.server.end()
-    stage.check(code == 0, f"SIGTERM: status {code} after {seconds:.1f} s")
+    # The attackers use the machine's cores too, which may delay the end.
+    stage.check(code == 0 and seconds < DRAIN_S + time_scale(), f"SIGTERM: status {code} after {seconds:.1f} s")
     stage.note(f"ended after {seconds:.1f} s")
 
 

@@ -287,7 +287,7 @@ void HttpServer::Impl::stopAccepting() {
     if (self->acceptor_.is_open()) self->acceptLast();
     self->acceptor_.close(ignored);
     self->retry_timer_.cancel();
-    for (const auto& connection : self->connections()) connection->closeIfIdle();
+    for (const auto& connection : self->connections()) connection->endArrivals();
     std::lock_guard lock(self->mutex_);
     self->accepting_ = false;
     self->closed_.notify_all();

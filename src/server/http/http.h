@@ -146,7 +146,8 @@ class HttpServer {
   // From now on each answer ends its connection, and its header says so. Connections are still accepted.
   void closeAfterAnswers();
   // Accepts no more connections, except those that clients have opened already. They, and idle ones, are closed unless
-  // a request arrives very soon; the others after their current response.
+  // a request begins to arrive very soon. A request that is not complete after two seconds is answered with status 503.
+  // Each connection ends after its current response.
   void stopAccepting();
   // Waits until every connection is closed; returns false on timeout. Call stopAccepting() first.
   bool waitUntilClosed(std::chrono::milliseconds timeout);

@@ -19,6 +19,9 @@ namespace {
 constexpr std::chrono::milliseconds kReservedTimeout{2000};
 // How long a connection without a request is kept when the server stops: a request may be on its way.
 constexpr std::chrono::milliseconds kLastRequest{200};
+// How long a request may still take to arrive when the server stops. A client that sends the rest of it never, or byte
+// by byte, must not keep the process from ending.
+constexpr std::chrono::milliseconds kLastArrival{2000};
 
 }  // namespace
 
@@ -75,10 +78,15 @@ void HttpConnection::onHandshake(error_code error) {
   linger();
 }
 
-void HttpConnection::closeIfIdle() {
+void HttpConnection::endArrivals() {
   asio::post(stream_.executor(), [self = shared_from_this()] {
     self->guarded([&] {
-      if (self->state_ == State::kReading && !self->decoder_ && self->input_.empty()) self->setDeadline(kLastRequest);
+      if (self->state_ != State::kReading) return;
+      const auto now = steady_clock::now();
+      const bool silent = !self->decoder_ && self->input_.empty() && !self->handshaking_;
+      self->arrivals_end_ = now + kLastArrival;
+      self->deadline_ = std::min(self->deadline_, now + (silent ? kLastRequest : kLastArrival));
+      self->wakeForDeadline();
     });
   });
 }
@@ -121,7 +129,7 @@ void HttpConnection::expectRequest() {
   head_started_ = !input_.empty();
   state_ = State::kReading;
   if (serial_ > 0) setPhase(ConnectionPhase::kIdle);
-  setDeadline(peer_.reserved  ? kReservedTimeout
+  expectInput(peer_.reserved  ? kReservedTimeout
               : head_started_ ? context_.options.header_timeout
                               : context_.options.idle_timeout);
   parseBuffered();
@@ -175,6 +183,11 @@ void HttpConnection::setDeadline(std::chrono::milliseconds delay) {
   wakeForDeadline();
 }
 
+void HttpConnection::expectInput(std::chrono::milliseconds delay) {
+  deadline_ = std::min(steady_clock::now() + delay, arrivals_end_);
+  wakeForDeadline();
+}
+
 void HttpConnection::clearDeadline() { deadline_ = steady_clock::time_point::max(); }
 
 void HttpConnection::setWriteDeadline(steady_clock::time_point deadline) {
@@ -203,7 +216,11 @@ void HttpConnection::onDeadline() {
     if (behind_) stream_.resetOnClose();
     return close();
   }
-  reject(408, "The request did not arrive in time.");
+  if (now >= arrivals_end_) {
+    reject(ApiError::unavailable("The server is shutting down."));
+  } else {
+    reject(408, "The request did not arrive in time.");
+  }
   waitForDeadline();
 }
 

@@ -52,8 +52,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(ConnectionStream stream, Peer peer, const HttpConnectionContext& context);
 
   void start();
-  // Any thread. Closes the connection if no request is being handled and none begins to arrive very soon.
-  void closeIfIdle();
+  // Any thread. The server takes no more requests: closes the connection if none begins to arrive very soon. One that
+  // arrives must be complete soon, or is answered with status 503.
+  void endArrivals();
   // Any thread. Closes the connection if it still is in the phase `seen`, which must not be kBusy. Returns false if it
   // is in another phase.
   bool evict(ConnectionPhase seen) noexcept;
@@ -114,6 +115,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Deadlines; on the strand.
   void setDeadline(std::chrono::milliseconds delay);
+  // Sets the deadline for what the client must send of a request, but not beyond arrivals_end_.
+  void expectInput(std::chrono::milliseconds delay);
   void clearDeadline();
   void setWriteDeadline(std::chrono::steady_clock::time_point deadline);
   std::chrono::steady_clock::time_point nextDeadline() const { return std::min(deadline_, write_deadline_); }
@@ -154,6 +157,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::asio::steady_timer room_timer_;
   // The time until which the client must send what is expected of it.
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
+  // The time until which a request must be complete after endArrivals(); max() before.
+  std::chrono::steady_clock::time_point arrivals_end_ = std::chrono::steady_clock::time_point::max();
   // The time until which it must read more; max() if no bytes wait for it.
   std::chrono::steady_clock::time_point write_deadline_ = std::chrono::steady_clock::time_point::max();
   std::atomic<ConnectionPhase> phase_{ConnectionPhase::kSilent};

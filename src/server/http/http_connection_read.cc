@@ -80,7 +80,7 @@ void HttpConnection::onRead(error_code error, std::span<const char> bytes) {
   }
   keepInput(bytes);
   if (state_ == State::kHandling) return readMore();
-  if (!std::exchange(head_started_, true) && !peer_.reserved) setDeadline(context_.options.header_timeout);
+  if (!std::exchange(head_started_, true) && !peer_.reserved) expectInput(context_.options.header_timeout);
   parseBuffered();
 }
 
@@ -169,7 +169,7 @@ bool HttpConnection::parseHead() {
     return false;
   }
   setPhase(ConnectionPhase::kBody);
-  if (!peer_.reserved) setDeadline(context_.options.body_timeout);
+  if (!peer_.reserved) expectInput(context_.options.body_timeout);
   if (check.framing.expects_continue && input_.empty()) {
     {
       std::lock_guard lock(mutex_);

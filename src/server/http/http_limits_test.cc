@@ -55,6 +55,39 @@ TEST_F(HttpLimitsTest, Timeouts) {
   EXPECT_EQ(idle.readAll(), "");
 }
 
+TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
+  start();
+  const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
+  auto running = hold();
+  SocketClient header(server->port()), body(server->port()), dripping(server->port()), late(server->port()),
+      completed(server->port());
+  header.send("GET / HTT");
+  for (SocketClient* client : {&body, &completed}) client->send(head + "a");
+  dripping.send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "the others have arrived";
+  server->stopAccepting();
+  late.send("GET / HTT");
+  completed.send("bcde");
+  EXPECT_TRUE(completed.response().starts_with("HTTP/1.1 200"));
+  const auto begun = std::chrono::steady_clock::now();
+  // The server then has answered, and still reads.
+  while (std::chrono::steady_clock::now() - begun < milliseconds(3000)) {
+    dripping.send("a");
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  for (SocketClient* client : {&header, &body, &dripping, &late}) {
+    const std::string answer = client->readAll();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
+    EXPECT_NE(answer.find("connection: close"), std::string::npos);
+    EXPECT_NE(answer.find("The server is shutting down."), std::string::npos);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(8000));
+  EXPECT_FALSE(aborted);
+  held[0]->respond({.body = "{}"});
+  held.clear();
+  EXPECT_TRUE(running->response().starts_with("HTTP/1.1 200")) << "what runs has all the time";
+}
+
 TEST_F(HttpLimitsTest, SlowReaderIsDropped) {
   start({.max_stream_backlog = 65536, .stream_backlog_timeout = milliseconds(50)});
   SocketClient client(server->port());

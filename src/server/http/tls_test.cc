@@ -319,6 +319,19 @@ TEST_F(TlsTest, ASlowHandshakeIsEnded) {
   close(slow);
 }
 
+TEST_F(TlsTest, AClientThatIsSilentAfterItsHandshakeDelaysNoStop) {
+  start();
+  const int fd = TlsClient::connectTo(server->port());
+  EXPECT_TRUE(eventually([&] { return counters->open == 1; }));
+  server->stopAccepting();
+  const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+  const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
+  SSL_set_fd(ssl.get(), fd);
+  EXPECT_EQ(SSL_connect(ssl.get()), 1);
+  EXPECT_TRUE(server->waitUntilClosed(milliseconds(8000)));
+  close(fd);
+}
+
 // A client that changes its keys without end sends no data.
 TEST_F(TlsTest, EndlessKeyUpdatesDelayNobody) {
   HttpServerOptions options;

@@ -284,6 +284,7 @@ std::string LoadedModel::summary() const {
 }
 
 bool LoadedModel::stop() {
+  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPatience{1000};
   wake(stopping_);
   intake_.cancelAll();
@@ -291,12 +292,17 @@ bool LoadedModel::stop() {
   list_intake_.cancelAll();
   models_->endWaits();
   executor_->shutdown();
-  bool ended = intake_.finish(kPatience);
-  ended &= adapter_intake_.finish(kPatience);
-  ended &= list_intake_.finish(kPatience);
-  ended &= delivery_.finish(kPatience);
+  const auto end = Clock::now() + kPatience;
+  const auto left = [&] {
+    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
+                    std::chrono::milliseconds(0));
+  };
+  bool ended = intake_.finish(left());
+  ended &= adapter_intake_.finish(left());
+  ended &= list_intake_.finish(left());
+  ended &= delivery_.finish(left());
   if (!refresh_.joinable()) return ended;
-  if (refresh_ended_.wait_for(kPatience) != std::future_status::ready) return false;
+  if (refresh_ended_.wait_until(end) != std::future_status::ready) return false;
   refresh_.join();
   return ended;
 }
