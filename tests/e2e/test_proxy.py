@@ -201,10 +201,16 @@ class Proxies(unittest.TestCase):
     def test_haproxy_keeps_an_adapter_on_its_server(self):
         marked = ("    option forwardfor\n", "    option forwardfor\n    http-response set-header x-served-by %s\n")
         with TwoServers() as both, Proxy("haproxy/haproxy.cfg", both.ports, [marked]) as proxy:
-            served = {}
-            for model in MODELS * 4:
-                status, headers, _ = proxy.ask({**BODY, "model": model})
-                self.assertEqual(status, 200)
-                served.setdefault(model, set()).add(headers["x-served-by"])
-            self.assertEqual([model for model, servers in served.items() if len(servers) != 1], [])
+            # On a busy machine a check of a server's health may come too late, and its adapters move to the other one for a
+            # second. So one of several tries must succeed; without the hash of the model none would.
+            for _ in range(4):
+                served = {}
+                for model in MODELS * 4:
+                    status, headers, _ = proxy.ask({**BODY, "model": model})
+                    self.assertEqual(status, 200)
+                    served.setdefault(model, set()).add(headers["x-served-by"])
+                moved = [model for model, servers in served.items() if len(servers) != 1]
+                if not moved:
+                    break
+            self.assertEqual(moved, [])
             self.assertEqual({name for servers in served.values() for name in servers}, {"first", "second"})
