@@ -112,7 +112,7 @@ TEST(LogProbs, ArraysGrowByDeltas) {
   const FakeCodec text;
   ArraysText completion, chat, none;
   int64_t offset = 0;
-  for (const int32_t token : {'a', 'b'}) {
+  for (const int32_t token : std::initializer_list<int32_t>{'a', 'b'}) {
     appendCompletionLogProbs(text, asking(0), {{token, -1.0F, {}}}, offset, completion);
     appendChatLogProbs(text, asking(0), {{token, -1.0F, {}}}, chat);
     appendChatLogProbs(text, GenerationOptions(), {{token, -1.0F, {}}}, none);
