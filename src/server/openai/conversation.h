@@ -13,9 +13,9 @@ namespace chorus::server {
 // one system message.
 void appendMessage(OrderedJson& messages, std::string_view role, std::string text, bool join);
 
-// For a chat template that does not know the role developer. If any message has that role, every developer and system
-// message that has text becomes a system message of only that text, and neighbours are joined. Developer messages
-// without text only change their role.
+// Returns the messages for a chat template that does not know the role developer. If any message has that role, every
+// developer and system message that has text becomes a system message of only that text, and neighbours are joined.
+// Developer messages without text only change their role.
 OrderedJson withoutDeveloper(OrderedJson messages);
 
 }  // namespace chorus::server

@@ -42,7 +42,7 @@ struct GenerationDelta {
   GenerationUsage usage;                       // so far
 };
 
-// What a listener has written of all that it was given.
+// How much a listener has written of the deltas and of the end that it was given.
 enum class Written {
   kAll,
   kPart,       // the rest takes long: writeMore() is to be called

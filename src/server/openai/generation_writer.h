@@ -96,7 +96,7 @@ class GenerationWriter : public AnswerWriter {
   std::vector<Whole> whole_;
   std::unique_ptr<WholeAnswer> answer_;
 
-  // Of a stream.
+  // The members below are used only if the answer is a stream.
   std::optional<GenerationDelta> unsent_;  // the delta that waits for echoes
   size_t first_chunks_ = 0;                // choices whose first chunks are sent
   size_t echoed_ = 0;                      // bytes that are sent of the next choice's echo

@@ -23,7 +23,7 @@ struct WorkerOptions {
   bool reserve = false;
   int niceness = 0;  // added to that of the process
 
-  // What a short task may take, of the processor and in all.
+  // Most processor time, and most time from begin to end, of a task that counts as short.
   static constexpr std::chrono::milliseconds kShortWork{5}, kShortTime{100};
 };
 

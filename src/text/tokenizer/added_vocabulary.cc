@@ -57,7 +57,8 @@ void AddedVocabulary::Trie::insert(std::string_view content, int32_t id, WorkMet
     node = child;
   }
   meter.charge(steps * kWorkPerNode);
-  // Of tokens that normalize to the same text, the library finds one at random, most often the one with the lowest id.
+  // If several tokens normalize to the same text, the library of Hugging Face finds one of them at random, most often
+  // the one with the lowest id.
   if (nodes_[node].id < 0 && node != 0) nodes_[node].id = id;
 }
 
