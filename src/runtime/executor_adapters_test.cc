@@ -213,6 +213,30 @@ TEST_F(ExecutorAdaptersTest, AnAdapterThatFindsNoRoomIsRejectedIfThatIsAsked) {
   EXPECT_EQ(answer(withAdapter({2}, 3, 2)), expectedTokens({2}, 3, kVocab, "some-5")) << "the other one is idle now";
 }
 
+// A load cannot be stopped, but an adapter that nobody uses any more is no reason to reject a request.
+TEST_F(ExecutorAdaptersTest, LoadsOfCancelledRequestsAreWaitedFor) {
+  Gate gate;
+  gate.close();
+  load = [&gate, plain = load](const AdapterSource& source) {
+    if (source.directory == "slow-8") gate.pass();
+    return plain(source);
+  };
+  setAdapterRoom(10);
+  options.reject_when_full = true;
+  start();
+  core->registerAdapter(1, fakeSource("slow-8"));
+  core->registerAdapter(2, fakeSource("some-5"));
+  const auto cancelled = enqueue(withAdapter({1}, 3, 1));
+  gate.awaitArrivals(1);
+  EXPECT_EQ(errorOf(enqueue(withAdapter({2}, 3, 2))), "PEFT Cache is full. Could not store taskId=2");
+  core->cancel(cancelled);
+  finish(cancelled);
+  const auto waits = enqueue(withAdapter({2}, 3, 2));
+  EXPECT_EQ(answer(request({3}, 3)), expectedTokens({3}, 3, kVocab)) << "a round in which the other one found no room";
+  gate.open();
+  EXPECT_EQ(resultOf(waits).outputTokenIds.at(0), expectedTokens({2}, 3, kVocab, "some-5"));
+}
+
 TEST_F(ExecutorAdaptersTest, ReportsWhereAdaptersAre) {
   using Place = executor::AdapterState::Place;
   Gate gate;

@@ -1,5 +1,6 @@
 #include "runtime/adapter_cache/adapter_level.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -52,6 +53,18 @@ AdapterLevel::Claim AdapterLevel::claim(std::span<const AdapterWant> wants, bool
     ++misses_;
   }
   return Claim::kClaimed;
+}
+
+bool AdapterLevel::willHaveRoom(std::span<const AdapterWant> wants) const {
+  AdapterSize needed;
+  for (const AdapterWant& want : wants) {
+    if (!entries_.contains(want.key)) needed += want.size;
+  }
+  for (const auto& [key, entry] : entries_) {
+    const bool wanted = std::ranges::any_of(wants, [&](const AdapterWant& want) { return want.key == key; });
+    if (entry.users > 0 || wanted) needed += entry.size;
+  }
+  return needed.within(capacity_);
 }
 
 void AdapterLevel::release(AdapterKey key) {

@@ -41,6 +41,8 @@ class AdapterLevel {
   // Pins all keys or none. wants: distinct keys. Keys without an entry get one and are appended to `added`; they are
   // loading until loaded() or failed(). If an allocation throws, nothing has changed.
   Claim claim(std::span<const AdapterWant> wants, bool may_add, std::vector<AdapterKey>& added);
+  // After kNoRoom: whether the keys fit once the entries that still load, but have lost their users, can be evicted.
+  bool willHaveRoom(std::span<const AdapterWant> wants) const;
   // Undoes one claim of a key. When the last user releases it, the entry is completed and can be evicted.
   void release(AdapterKey key);
 

@@ -218,7 +218,8 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
       if (!may_load_) --claims_left_;
       continue;
     }
-    if (reject_when_full_ || needsPinnedRoom()) throw cacheFull(ErrorCode::kBusy, lease->members.front().key.task_id);
+    if ((reject_when_full_ && !cache_.host().willHaveRoom(wants_)) || needsPinnedRoom())
+      throw cacheFull(ErrorCode::kBusy, lease->members.front().key.task_id);
     // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterLease* other : leases) other->no_room = true;
     may_load_ = false;

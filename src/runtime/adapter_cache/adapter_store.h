@@ -70,8 +70,9 @@ class AdapterStore {
   // adapters but load none, and the number of their claims is limited so that the first is overtaken at most
   // max_bypasses times. times_bypassed: how often this request has been overtaken so far.
   //
-  // With AdapterCapacity::reject_when_full there is no such waiting: claim() throws Error(kBusy) for a request that
-  // finds no room, and nothing has changed then.
+  // With AdapterCapacity::reject_when_full there is no such waiting for adapters of other requests: claim() throws
+  // Error(kBusy) for a request that finds no room beside them, and nothing has changed then. What it waits for is the
+  // end of loads whose requests are gone.
   //
   // own: what the client's requests have claimed before, if clients share the cache; null: no limit. Together with
   // these leases it may be no larger than what it leaves for others: room that is free or that evictions can free.
