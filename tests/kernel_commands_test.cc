@@ -107,10 +107,17 @@ TEST(KernelCommands, BenchStepAccountsForTheWholeStep) {
   EXPECT_EQ(BenchStep::sum(plain.context, "linear", "flops") - head,
             5 * (BenchStep::sum(plain.generation, "linear", "flops") - head));
 
-  const BenchStep mixed(dir, {"--adapters", (golden.directory / "adapters").string(), "--mixed", "1"});
+  const std::string adapters = (golden.directory / "adapters").string();
+  const BenchStep mixed(dir, {"--adapters", adapters, "--mixed", "1"});
   for (const char* work : {"flops", "bytes"}) {
     EXPECT_GT(BenchStep::sum(mixed.context, "linear", work), BenchStep::sum(plain.context, "linear", work)) << work;
   }
+  const BenchStep eight(dir, {"--adapters", adapters, "--mixed", "1", "--lora_storage", "int8"});
+  const auto bytesOfAdapter = [&](const BenchStep& step) {
+    return BenchStep::sum(step.generation, "linear", "bytes") - BenchStep::sum(plain.generation, "linear", "bytes");
+  };
+  EXPECT_GT(bytesOfAdapter(eight), 0);
+  EXPECT_LT(bytesOfAdapter(eight), bytesOfAdapter(mixed) / 2);
 }
 
 TEST(KernelCommands, BenchStepSaysWhatTheEngineCannotRun) {

@@ -16,6 +16,7 @@
 #include "cli/bench/percentiles.h"
 #include "cli/bench/roof.h"
 #include "cli/flag_values.h"
+#include "engine/adapter_values.h"
 #include "engine/rank_group.h"
 #include "kernels/default_isa.h"
 #include "kernels/timed_backend.h"
@@ -24,7 +25,7 @@ namespace chorus {
 namespace {
 
 struct BenchStepArgs {
-  std::string engine_dir, adapters_dir, json, isa;
+  std::string engine_dir, adapters_dir, lora_storage = "model", json, isa;
   int batch = 8, prompt = 128, past = 0, mixed = 0, threads = 0, steps = 5, roof_mib = 2048;
   int adapters() const { return std::min(mixed, batch); }
   int threadCount() const { return threads > 0 ? threads : availableCores(); }
@@ -177,6 +178,7 @@ void runBenchStep(const BenchStepArgs& args) {
   const int32_t block_tokens = engine.buildConfig().tokens_per_block;
   const int32_t blocks = (args.past + args.prompt + block_tokens) / block_tokens;
   options.kv_blocks = int64_t{args.batch} * groups * blocks;
+  if (args.lora_storage == "int8") options.lora_format = int8LoraFormat();
   BackendOptions backend{.threads = args.threads};
   if (!args.isa.empty()) backend.isa = requireIsa(args.isa);
   TimedBackend* timed = nullptr;
@@ -222,6 +224,7 @@ void runBenchStep(const BenchStepArgs& args) {
                          {"prompt", args.prompt},
                          {"past", args.past},
                          {"adapters", args.adapters()},
+                         {"lora_storage", args.lora_storage},
                          {"steps", phases}};
   writeFileAtomically(args.json, document.dump(1) + "\n");
 }
@@ -244,6 +247,7 @@ void addBenchStep(CLI::App& bench) {
   command->add_option("--mixed", args->mixed, "Distinct adapters over the sequences")
       ->capture_default_str()
       ->check(inRange(0, 1 << 16));
+  addLoraStorageFlag(*command, args->lora_storage);
   command->add_option("--steps", args->steps, "Steps of each kind; medians are printed")
       ->capture_default_str()
       ->check(inRange(1, 1000));
