@@ -199,7 +199,7 @@ def echoes_large(stage):
     late = sum(gap for gap in gaps or [] if gap > GAP_S * time_scale())
     stage.note(f"{(read or 0) >> 20} MiB; {len(gaps or [])} gaps between tokens, the longest {max(gaps or [0]) * 1000:.0f} ms")
     stage.check((read or 0) >> 20, "no echo was read")
-    stage.check(late <= 0.4 * time_scale(), f"no tokens came for {late:.1f} s in all")
+    stage.check_time(late <= 0.4 * time_scale(), f"no tokens came for {late:.1f} s in all")
     stage.server.remove_adapter("spaces")
 
 
@@ -289,8 +289,8 @@ def ngram_rule(stage):
     seconds = {answer.label: answer.seconds for answer in answers}
     stage.note(", ".join(f"{label}: {value:.2f} s" for label, value in seconds.items()))
     for label in list(rules)[2:]:
-        stage.check(seconds[label] <= 1.6 * seconds["none"] + 0.3,
-                    f"no_repeat_ngram_size {label}: {seconds[label]:.1f} s, without it {seconds['none']:.1f}")
+        stage.check_time(seconds[label] <= 1.6 * seconds["none"] + 0.3,
+                         f"no_repeat_ngram_size {label}: {seconds[label]:.1f} s, without it {seconds['none']:.1f}")
 
 
 # --- stop strings and other rules over the whole answer -------------------------------------------------------------------

@@ -51,10 +51,10 @@ def reuse_across_salts(stage):
         return
     stage.note(", ".join(f"{name} {seconds * 1000:.1f} ms" for name, seconds in measured.items()))
     fresh, own = measured["fresh"], measured["own"]
-    stage.check(own < 0.6 * fresh, "a prompt is not reused under its own salt, so the test shows nothing")
+    stage.check_time(own < 0.6 * fresh, "a prompt is not reused under its own salt, so the test shows nothing")
     for name in ("foreign", "unsalted"):
-        stage.check(measured[name] > own + 0.5 * (fresh - own),
-                    f"{name}: {measured[name] * 1000:.1f} ms, as quick as a prompt that is known")
+        stage.check_time(measured[name] > own + 0.5 * (fresh - own),
+                         f"{name}: {measured[name] * 1000:.1f} ms, as quick as a prompt that is known")
 
 
 def probe_blocks(address):
@@ -78,7 +78,7 @@ def reuse_guesses(stage):
     if not measured:
         return
     stage.note(", ".join(f"{name} {seconds * 1000:.2f} ms" for name, seconds in measured.items()))
-    stage.check(measured["right"] > 0.75 * measured["wrong"], "a right guess is quicker than a wrong one")
+    stage.check_time(measured["right"] > 0.75 * measured["wrong"], "a right guess is quicker than a wrong one")
 
 
 def ask_each(address, prompts, source):
@@ -119,8 +119,8 @@ def measure_victim(stage, kinds, seconds):
             return
         shown = f"cached {before * 1000:.1f} ms, fresh {fresh * 1000:.1f} ms, afterwards {after * 1000:.1f} ms"
         stage.note(f"{kind}: {sum(count or 0 for count in counts)} requests; {shown}")
-        stage.check(before < 0.6 * fresh, f"before a flood of {kind} the neighbour's prompts are not reused: {shown}")
-        stage.check(after < before + 0.5 * (fresh - before), f"a flood of {kind} took the neighbour's prompts away: {shown}")
+        stage.check_time(before < 0.6 * fresh, f"before a flood of {kind} the neighbour's prompts are not reused: {shown}")
+        stage.check_time(after < before + 0.5 * (fresh - before), f"a flood of {kind} took the neighbour's prompts away: {shown}")
 
 
 @scenario("reuse-flood-of-salts", flags=FLAGS, quick=True, neighbour=False)
