@@ -7,6 +7,7 @@ import queue
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -16,6 +17,23 @@ TIME_SCALE = float(os.environ.get("CHORUS_TEST_TIME_SCALE", "1"))
 START_TIMEOUT_S = 120 * TIME_SCALE
 
 
+def wait_until(condition, timeout=60):
+    """Whether the condition becomes true. The time is long, because a busy machine may stall for seconds."""
+    deadline = time.monotonic() + timeout * TIME_SCALE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def soon(measure, seconds, tries=3):
+    """Whether measure() returns less than so many seconds in one of several tries. A busy machine may delay some of them, a
+    fault of the server delays all.
+    """
+    return any(measure() < seconds * TIME_SCALE for _ in range(tries))
+
+
 class ServerProcess:
     """Runs `chorus serve` on a port of the loopback interface, by default a free one; None: without the flag --port."""
 
@@ -23,17 +41,15 @@ class ServerProcess:
     def __init__(self, chorus, arguments, env=None, preexec=None, wait=True, port=0, tls=None):
         self.tls = tls
         command = [chorus, "serve", *map(str, arguments), *([] if port is None else ["--port", str(port)])]
+        # The log is a file, so that what the server has logged before an answer can be read when the answer is there.
+        self._log = tempfile.TemporaryFile()
+        self._log_lock = threading.Lock()
+        self._log_read, self._log_rest, self._log_lines = 0, b"", []
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec,
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True, preexec_fn=preexec,
             env={**os.environ, **(env or {})})
-        self.log_lines = []
         self._stdout = queue.Queue()
-        self._readers = [
-            threading.Thread(target=self._read_stdout, daemon=True),
-            threading.Thread(target=self._read_stderr, daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
+        threading.Thread(target=self._read_stdout, daemon=True).start()
         self.url = None
         if wait:
             self.wait_ready()
@@ -43,19 +59,34 @@ class ServerProcess:
             self._stdout.put(line)
         self._stdout.put("")
 
-    def _read_stderr(self):
-        # Reads bytes, so that a carriage return does not end a line and text that is not UTF-8 does not fail the test.
-        for line in self.process.stderr.buffer:
-            self.log_lines.append(line.decode("utf-8", "backslashreplace").rstrip("\n"))
+    @property
+    def log_lines(self):
+        """The lines that the server has logged so far."""
+        with self._log_lock:
+            ended = self.process.poll() is not None
+            # A carriage return does not end a line, and text that is not UTF-8 does not fail the test. The position of the
+            # file itself is the server's.
+            while piece := os.pread(self._log.fileno(), 1 << 20, self._log_read):
+                self._log_read += len(piece)
+                *lines, self._log_rest = (self._log_rest + piece).split(b"\n")
+                self._log_lines += [line.decode("utf-8", "backslashreplace") for line in lines]
+            if ended and self._log_rest:
+                self._log_lines.append(self._log_rest.decode("utf-8", "backslashreplace"))
+                self._log_rest = b""
+            return self._log_lines
 
     @property
     def log(self):
         return "\n".join(self.log_lines)
 
+    def wait_logged(self, text):
+        """Whether the server logs the text, or has logged it."""
+        return wait_until(lambda: text in self.log)
+
     def wait_listening(self):
         line = self._stdout.get(timeout=START_TIMEOUT_S)
         if not line.startswith("listening on "):
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=60 * TIME_SCALE)
             raise RuntimeError(f"the server did not start: {self.log}")
         self.url = line.split()[-1]
 
@@ -64,7 +95,6 @@ class ServerProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                self._readers[1].join(timeout=5)
                 raise RuntimeError(f"the server ended with {self.process.returncode}: {self.log}")
             if self.request("GET", "/v1/health/ready")[0] == 200:
                 return
@@ -87,7 +117,7 @@ class ServerProcess:
     def port(self):
         return urllib.parse.urlsplit(self.url).port
 
-    def connect(self, timeout=30):
+    def connect(self, timeout=60):
         if self.tls is not None:
             return http.client.HTTPSConnection(self.host, self.port, timeout=timeout * TIME_SCALE, context=self.tls)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout * TIME_SCALE)
@@ -98,7 +128,10 @@ class ServerProcess:
         try:
             sent = body if isinstance(body, (bytes, str, type(None))) else json.dumps(body)
             base = {"content-type": "application/json"} if sent is not None else {}
-            connection.request(method, path, sent, {**base, **(headers or {})})
+            try:
+                connection.request(method, path, sent, {**base, **(headers or {})})
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the answer came before the whole body was sent
             response = connection.getresponse()
             text = response.read()
             names = {name.lower(): value for name, value in response.getheaders()}
@@ -106,13 +139,28 @@ class ServerProcess:
         finally:
             connection.close()
 
+    def metric(self, name, **labels):
+        """The sum of a metric's samples that have these labels."""
+        connection = self.connect()
+        try:
+            connection.request("GET", "/v1/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        samples = re.findall(rf"^{re.escape(name)}(?:{{(.*)}})? (\S+)$", text, re.M)
+        return sum(float(value) for found, value in samples
+                   if all(f'{label}="{wanted}"' in found.split(",") for label, wanted in labels.items()))
+
+    def active(self):
+        """The number of sequences that run or wait."""
+        batch = self.request("GET", "/v1/batch")[2]
+        return batch["running"] + batch["waiting"]
+
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)
 
     def wait_exit(self, timeout=60):
-        code = self.process.wait(timeout=timeout * TIME_SCALE)
-        self._readers[1].join(timeout=5)
-        return code
+        return self.process.wait(timeout=timeout * TIME_SCALE)
 
     def stop(self):
         """Stops the server by any means and returns its exit status."""
