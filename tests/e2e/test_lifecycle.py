@@ -1,6 +1,8 @@
 """Start of the server, new and broken adapters, overload, cancellation, stop."""
 
 import concurrent.futures
+import http.client
+import json
 import os
 import resource
 import shutil
@@ -14,7 +16,7 @@ import unittest
 import openai
 
 import setting
-from server_process import TIME_SCALE, ServerProcess
+from server_process import TIME_SCALE, ServerProcess, soon, wait_until
 
 LONG = {"model": "base", "prompt": "the", "max_tokens": 900, "temperature": 0, "extra_body": {"ignore_eos": True}}
 
@@ -42,7 +44,7 @@ class Start(unittest.TestCase):
             self.assertEqual(server.request("GET", path)[2], server.request("GET", "/v1/health/ready")[2])
         release = server.request("GET", "/v1/version")[2]["release"]
         self.assertEqual(server.request("GET", "/version")[2], {"version": release})
-        self.assertIn("weights", server.log)
+        self.assertTrue(server.wait_logged("weights"))
 
     def test_engine_is_built_once(self):
         cache = setting.scratch() / "once"
@@ -113,9 +115,7 @@ class Adapters(unittest.TestCase):
             staged = setting.scratch() / "staged"
             shutil.copytree(setting.demo / "adapters" / names[2], staged)
             staged.rename(source / "late")
-            deadline = time.monotonic() + 20 * TIME_SCALE
-            while "late" not in served() and time.monotonic() < deadline:
-                time.sleep(0.1)
+            self.assertTrue(wait_until(lambda: "late" in served()))
             row = next(row for row in setting.expected() if row["adapter"] == names[2])
             answer = setting.client(server).chat.completions.create(
                 model="late", messages=[{"role": "user", "content": row["prompt"]}], temperature=0)
@@ -157,31 +157,33 @@ class Adapters(unittest.TestCase):
                         return listed, answered
 
                     def until(name, expected):
-                        deadline = time.monotonic() + 20
-                        while status(name) != expected and time.monotonic() < deadline:
-                            time.sleep(0.1)
+                        wait_until(lambda: status(name) == expected)
                         self.assertEqual(status(name), expected)
 
                     def answer(name):
-                        return setting.client(server).chat.completions.create(
-                            model=name, messages=[{"role": "user", "content": row["prompt"]}],
-                            temperature=0).choices[0].message.content
+                        try:
+                            return setting.client(server).chat.completions.create(
+                                model=name, messages=[{"role": "user", "content": row["prompt"]}],
+                                temperature=0).choices[0].message.content
+                        except openai.NotFoundError:
+                            return None
                     self.assertEqual(status(names[0]), (200, 200))
                     old = answer(names[1])
                     self.assertNotEqual(old, row["text"])
+                    for copy in (".new", ".late"):
+                        shutil.copytree(setting.demo / "adapters" / names[2], aside.with_suffix(copy))
                     (source / names[0]).rename(aside)
                     (source / names[1]).rename(aside.with_suffix(".old"))
-                    shutil.copytree(setting.demo / "adapters" / names[2], aside.with_suffix(".new"))
                     aside.with_suffix(".new").rename(source / names[1])
-                    shutil.copytree(setting.demo / "adapters" / names[2], aside.with_suffix(".late"))
                     aside.with_suffix(".late").rename(source / "late")
                     until("late", (200, 200))
                     if refresh == "sync":
                         until(names[0], (404, 404))
-                    deadline = time.monotonic() + 20
-                    while refresh != "add" and answer(names[1]) == old and time.monotonic() < deadline:
-                        time.sleep(0.1)
-                    time.sleep(3 if refresh == "add" else 0)  # two more scans
+                    if refresh == "add":
+                        time.sleep(3)  # two more scans
+                    else:
+                        # A scan may have come between the two renames; then sync removes the name for a moment.
+                        wait_until(lambda: answer(names[1]) not in (old, None))
                     self.assertEqual(answer(names[1]), old if refresh == "add" else row["text"])
                     if refresh != "sync":
                         self.assertEqual(status(names[0]), (200, 200), "its weights are in memory")
@@ -200,9 +202,7 @@ class Adapters(unittest.TestCase):
                 time.sleep(1.5)
                 self.assertEqual(server.request("GET", f"/v1/models/{name}")[0], 404, "there is no interval")
                 server.signal(signal.SIGHUP)
-                deadline = time.monotonic() + 20 * TIME_SCALE
-                while server.request("GET", f"/v1/models/{name}")[0] != 200 and time.monotonic() < deadline:
-                    time.sleep(0.05)
+                wait_until(lambda: server.request("GET", f"/v1/models/{name}")[0] == 200)
                 self.assertEqual(server.request("POST", "/v1/completions",
                                                 {"model": name, "prompt": "a", "max_tokens": 1})[0], 200)
             server.signal()
@@ -239,25 +239,33 @@ class Load(unittest.TestCase):
         arguments = [*setting.demo_arguments(), "--max_queue_size", "2", "--max_batch_size", "1"]
         with ServerProcess(setting.chorus, arguments) as server:
             client = setting.client(server)
-            streams = [client.completions.create(**LONG, stream=True)]
-            next(iter(streams[0]))
-            refused = None
-            for _ in range(8):
-                try:
-                    streams.append(client.completions.create(**LONG, stream=True))
-                except openai.RateLimitError as error:
-                    refused = error
+
+            def aborted():
+                return server.metric("request_finish_total", finished_reason="abort")
+
+            # If this client is slow, streams end before the queue is full or before the client leaves them. So one of several
+            # tries must succeed.
+            for _ in range(5):
+                before, streams, refused = aborted(), [client.completions.create(**LONG, stream=True)], None
+                next(iter(streams[0]))
+                for _ in range(8):
+                    try:
+                        streams.append(client.completions.create(**LONG, stream=True))
+                    except openai.RateLimitError as error:
+                        refused = error
+                        break
+                for stream in streams:
+                    stream.close()
+                answer = client.with_options(max_retries=100).completions.create(
+                    model="base", prompt="two dogs", max_tokens=4, temperature=0)
+                self.assertEqual(answer.usage.completion_tokens, 4)
+                self.assertTrue(wait_until(lambda: server.active() == 0))
+                if refused is not None and aborted() - before >= 2:
                     break
             self.assertIsNotNone(refused)
             self.assertEqual(refused.type, "rate_limit_error")
             self.assertIn("retry-after-ms", refused.response.headers)
-            for stream in streams:
-                stream.close()
-            begin = time.monotonic()
-            answer = setting.client(server).with_options(max_retries=10).completions.create(
-                model="base", prompt="two dogs", max_tokens=4, temperature=0)
-            self.assertEqual(answer.usage.completion_tokens, 4)
-            self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE, "left streams give up their places")
+            self.assertGreaterEqual(aborted() - before, 2, "left streams give up their places")
 
     def test_many_left_streams(self):
         server = setting.shared_server()
@@ -287,56 +295,81 @@ class Stop(unittest.TestCase):
             reader.start()
             for number in signals:
                 server.signal(number)
-                time.sleep(0.1)
-            code = server.wait_exit()
-            reader.join(timeout=30 * TIME_SCALE)
+                # A second signal before the first was noticed would be lost.
+                self.assertTrue(server.wait_logged("shutting down: running requests may finish"))
+            code = server.wait_exit(timeout=300)
+            reader.join(timeout=60 * TIME_SCALE)
             return code, chunks, failure
 
     def test_term_lets_running_requests_finish(self):
-        code, chunks, failure = self.drained([signal.SIGTERM])
+        code, chunks, failure = self.drained([signal.SIGTERM], ["--drain_timeout", 250 * TIME_SCALE])
         self.assertEqual(code, 0)
         self.assertEqual(failure, [])
         self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
 
     def test_second_signal_ends_at_once(self):
-        code, chunks, failure = self.drained([signal.SIGTERM, signal.SIGTERM], ["--max_choices", "64"], choices=64)
+        for _ in range(3):  # if this client is slow, the stream may end before the second signal
+            code, chunks, failure = self.drained([signal.SIGTERM, signal.SIGTERM], ["--max_choices", "64"], choices=64)
+            if code != 0:
+                break
         self.assertEqual(code, -signal.SIGTERM)
         self.assertEqual(len(failure), 1, "the stream breaks off")
 
     def test_interrupt_of_an_idle_server(self):
-        server = ServerProcess(setting.chorus, setting.demo_arguments())
-        begin = time.monotonic()
-        server.signal(signal.SIGINT)
-        self.assertEqual(server.wait_exit(), 0)
-        self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
+        def seconds_to_end():
+            with ServerProcess(setting.chorus, setting.demo_arguments()) as server:
+                begin = time.monotonic()
+                server.signal(signal.SIGINT)
+                self.assertEqual(server.wait_exit(), 0)
+                return time.monotonic() - begin
+        self.assertTrue(soon(seconds_to_end, 5))
 
     def test_grace_period_ends(self):
-        code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "0.05", "--max_choices", "64"],
-                                        choices=64)
-        self.assertEqual(code, 0)
+        # If this client is slow, the stream may end before the signal, or the server before its error is read.
+        for _ in range(4):
+            code, _, failure = self.drained([signal.SIGTERM], ["--drain_timeout", "4", "--max_choices", "64"], choices=64)
+            self.assertEqual(code, 0)
+            if failure and isinstance(failure[0], openai.APIError):
+                break
+        self.assertEqual(len(failure), 1)
         self.assertIsInstance(failure[0], openai.APIError)
         self.assertIn("send the request again", str(failure[0]))
 
     def test_requests_that_never_arrive_are_not_waited_for(self):
         head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-        with ServerProcess(setting.chorus, setting.demo_arguments()) as server:
-            clients = []
+        drain_timeout = 100 * TIME_SCALE
+        with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--drain_timeout", drain_timeout]) as server:
+            def received():
+                return server.metric("chorus_http_received_bytes_total")
+            first, before = received(), received()
+            clients, sent_bytes, polls = [], 0, 0
             for sent in (b"GET / HT", head, head + b"{"):
-                client = socket.create_connection((server.host, server.port))
+                client = socket.create_connection((server.host, server.port), timeout=drain_timeout)
                 client.sendall(sent)
                 clients.append(client)
-            self.assertEqual(server.request("GET", "/v1/health/ready")[0], 200)  # so the others have arrived
+                sent_bytes += len(sent)
+
+            def arrived():
+                nonlocal polls
+                polls += 1
+                return received() >= before + polls * (before - first) + sent_bytes
+            self.assertTrue(wait_until(arrived))
             begin = time.monotonic()
             server.signal()
             for client in clients:
                 self.assertIn(b"HTTP/1.1 503 ", client.recv(4096))
             self.assertEqual(server.wait_exit(), 0)
-            self.assertLess(time.monotonic() - begin, 10 * TIME_SCALE, "less than the drain timeout")
+            self.assertLess(time.monotonic() - begin, drain_timeout / 2)
             for client in clients:
                 client.close()
 
     def test_a_proxy_has_time_to_notice(self):
-        delay = 2 * TIME_SCALE
+        # Seconds. If the machine is busy, the requests may come too late for a short delay.
+        self.assertTrue(any(self.serves_within_the_delay(delay * TIME_SCALE) for delay in (2, 8, 32)))
+
+    def serves_within_the_delay(self, delay):
+        """Whether all requests were sent within the delay. Then they must be answered as the test says."""
+        body = {"model": "base", "prompt": "two", "max_tokens": 2}
         with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--drain_delay", delay]) as server:
             kept = server.connect()
             kept.request("GET", "/v1/models")
@@ -344,42 +377,56 @@ class Stop(unittest.TestCase):
             answer.read()
             self.assertEqual(answer.getheader("connection"), "keep-alive")
             begin = time.monotonic()
+
+            def late():
+                return time.monotonic() - begin >= delay
             server.signal()
-            while server.request("GET", "/v1/health/ready")[0] == 200:
-                self.assertLess(time.monotonic() - begin, delay / 2)
-            kept.request("POST", "/v1/completions", '{"model": "base", "prompt": "two", "max_tokens": 2}',
-                         {"content-type": "application/json"})
-            answer = kept.getresponse()
-            self.assertEqual((answer.status, answer.getheader("connection")), (200, "close"))
-            status, headers, _ = server.request("POST", "/v1/completions", {"model": "base", "prompt": "two", "max_tokens": 2})
+            try:
+                while server.request("GET", "/v1/health/ready")[0] == 200:
+                    if time.monotonic() - begin >= delay / 2:
+                        return False
+                kept.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+                answer = kept.getresponse()
+                on_kept = answer.status, answer.getheader("connection")
+                status, headers, _ = server.request("POST", "/v1/completions", body)
+                live = server.request("GET", "/v1/health/live")[0]
+            except (OSError, http.client.HTTPException):
+                if late():
+                    return False
+                raise
+            if late():
+                return False
+            self.assertEqual(on_kept, (200, "close"))
             self.assertEqual((status, headers["connection"]), (200, "close"))
-            self.assertEqual(server.request("GET", "/v1/health/live")[0], 200)
-            self.assertLess(time.monotonic() - begin, delay, "the requests above were sent within the delay")
+            self.assertEqual(live, 200)
             self.assertEqual(server.wait_exit(), 0)
             self.assertGreaterEqual(time.monotonic() - begin, delay)
+            return True
 
     def test_the_service_manager_is_told(self):
         name = f"chorus-e2e-{os.getpid()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind("\0" + name)
             manager.settimeout(60 * TIME_SCALE)
-            environment = {"NOTIFY_SOCKET": "@" + name, "WATCHDOG_USEC": "200000"}
+
+            def next_but(skipped):
+                while (message := manager.recv(4096).decode()) == skipped:
+                    pass
+                return message
+            # The socket holds ten messages, and a busy machine may stall this test for seconds: so one comes each second.
+            environment = {"NOTIFY_SOCKET": "@" + name, "WATCHDOG_USEC": "2000000"}
             with ServerProcess(setting.chorus, setting.demo_arguments(), environment) as server:
-                self.assertIn("EXTEND_TIMEOUT_USEC=30000000", manager.recv(4096).decode())
-                self.assertEqual(manager.recv(4096).decode(), f"READY=1\nSTATUS=Serving at {server.url}")
+                loading = manager.recv(4096).decode()
+                self.assertIn("EXTEND_TIMEOUT_USEC=30000000", loading)
+                self.assertEqual(next_but(loading), f"READY=1\nSTATUS=Serving at {server.url}")  # a slow start repeats it
                 self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
                 server.signal(signal.SIGHUP)
-                message = b"WATCHDOG=1"
-                while message == b"WATCHDOG=1":
-                    message = manager.recv(4096)
-                self.assertRegex(message.decode(), r"^RELOADING=1\nMONOTONIC_USEC=\d+$")
+                self.assertRegex(next_but("WATCHDOG=1"), r"^RELOADING=1\nMONOTONIC_USEC=\d+$")
                 self.assertEqual(manager.recv(4096).decode(), f"READY=1\nSTATUS=Serving at {server.url}")
                 server.signal()
                 self.assertEqual(server.wait_exit(), 0)
-            message = b"WATCHDOG=1"
-            while message == b"WATCHDOG=1":
-                message = manager.recv(4096)
-            self.assertTrue(message.startswith(b"STOPPING=1\nSTATUS="), message)
+            message = next_but("WATCHDOG=1")
+            self.assertTrue(message.startswith("STOPPING=1\nSTATUS="), message)
 
     def test_the_limit_on_open_files_is_raised(self):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
