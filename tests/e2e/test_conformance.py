@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import threading
 import time
 import unittest
@@ -12,7 +11,7 @@ import openai
 import pydantic
 
 import setting
-from server_process import TIME_SCALE, ServerProcess
+from server_process import TIME_SCALE, ServerProcess, soon, wait_until
 
 ASK = {"model": "base", "prompt": "two dogs", "max_tokens": 4, "temperature": 0}
 CHAT = {"model": "base", "messages": [{"role": "user", "content": "two dogs"}], "max_tokens": 4, "temperature": 0}
@@ -75,11 +74,7 @@ def headers_of_refusal(server, body, path="/v1/completions"):
 
 def connections(server):
     """How many connections the server has accepted, this one included."""
-    connection = server.connect()
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return float(re.search(r'^chorus_http_connections_total\{outcome="accepted"\} (\S+)$', text, re.M).group(1))
+    return server.metric("chorus_http_connections_total", outcome="accepted")
 
 
 class Types(unittest.TestCase):
@@ -273,9 +268,14 @@ class Responses(unittest.TestCase):
         self.assertEqual(answer.usage.completion_tokens, 4)
 
     def test_timeouts_end_the_request(self):
-        client = setting.client().with_options(timeout=0.05)
-        with self.assertRaises(openai.APITimeoutError):
-            client.completions.create(**{**LONG, "n": 16})
+        client, ended = setting.client().with_options(timeout=0.05), False
+        for _ in range(3):  # a client that stalls may find the whole answer
+            try:
+                client.completions.create(**{**LONG, "n": 16})
+            except openai.APITimeoutError:
+                ended = True
+                break
+        self.assertTrue(ended)
         self.assertEqual(setting.client().completions.create(**ASK).usage.completion_tokens, 4)
 
 
@@ -283,12 +283,12 @@ class Retries(unittest.TestCase):
     def test_retries_wait_as_the_server_says(self):
         """The package tries again after 409, 429 and 503, with the wait of retry-after-ms."""
         for status in (409, 429, 503):
-            with self.subTest(status), Forwarding(*[(status, {"retry-after-ms": "300", "retry-after": "9"})] * 2) as proxy:
+            with self.subTest(status), Forwarding(*[(status, {"retry-after-ms": "300", "retry-after": "50"})] * 2) as proxy:
                 answer = setting.client(proxy).with_options(max_retries=2).completions.create(**ASK)
                 self.assertEqual(answer.usage.completion_tokens, 4)
                 self.assertEqual(len(proxy.times), 3)
                 for before, after in zip(proxy.times, proxy.times[1:]):
-                    self.assertTrue(0.25 <= after - before <= 4 * TIME_SCALE, after - before)
+                    self.assertTrue(0.25 <= after - before < 50, after - before)
                 self.assertEqual([h["x-stainless-retry-count"] for h in proxy.headers], ["0", "1", "2"])
 
     def test_the_last_refusal_is_raised(self):
@@ -306,11 +306,11 @@ class Retries(unittest.TestCase):
 
             def fill():
                 with self.assertRaises(openai.RateLimitError) as caught:
-                    for _ in range(8):
+                    for _ in range(50):
                         streams.append(client.completions.create(**LONG, stream=True))
                 return caught.exception
 
-            # A stream may end before the next request arrives.
+            # A stream may end before the next request arrives, also several if this client is slow.
             for _ in range(20):
                 self.assertEqual(fill().code, "overloaded")
                 status, headers = headers_of_refusal(server, ASK)
@@ -320,14 +320,14 @@ class Retries(unittest.TestCase):
             self.assertGreater(int(headers["retry-after-ms"]), 0)
             self.assertGreater(int(headers["retry-after"]), 0)
             threading.Timer(0.3, lambda: [stream.close() for stream in streams]).start()
-            answer = client.with_options(max_retries=20).completions.create(**ASK)
+            answer = client.with_options(max_retries=100).completions.create(**ASK)
             self.assertEqual(answer.usage.completion_tokens, 4)
 
     def test_a_server_that_loads_is_503_until_it_answers(self):
         server = ServerProcess(setting.chorus, setting.demo_arguments(), wait=False)
         try:
             server.wait_listening()
-            answer = setting.client(server).with_options(max_retries=20).completions.create(**ASK)
+            answer = setting.client(server).with_options(max_retries=200).completions.create(**ASK)
             self.assertEqual(answer.usage.completion_tokens, 4)
         finally:
             server.stop()
@@ -343,12 +343,16 @@ class Retries(unittest.TestCase):
     def test_a_request_timeout_is_final(self):
         with ServerProcess(setting.chorus, [*setting.demo_arguments(), "--request_timeout", "0.05"]) as server:
             client = setting.client(server).with_options(max_retries=3)
-            begin = time.monotonic()
-            with self.assertRaises(openai.InternalServerError) as caught:
-                client.completions.create(**{**LONG, "n": 16})
-            self.assertEqual(caught.exception.status_code, 504)
-            self.assertEqual(caught.exception.response.headers["x-should-retry"], "false")
-            self.assertLess(time.monotonic() - begin, 5 * TIME_SCALE)
+
+            def seconds():
+                begin = time.monotonic()
+                with self.assertRaises(openai.InternalServerError) as caught:
+                    client.completions.create(**{**LONG, "n": 16})
+                self.assertEqual(caught.exception.status_code, 504)
+                self.assertEqual(caught.exception.response.headers["x-should-retry"], "false")
+                self.assertEqual(caught.exception.response.request.headers["x-stainless-retry-count"], "0")
+                return time.monotonic() - begin
+            self.assertTrue(soon(seconds, 5))
 
 
 class Async(unittest.TestCase):
@@ -385,27 +389,40 @@ class Async(unittest.TestCase):
                 async with client.chat.completions.stream(**{**CHAT, "max_tokens": 64}) as stream:
                     final = await stream.get_final_completion()
                 return texts, final.choices[0].message.content
-        before = connections(setting.shared_server())
-        texts, final = asyncio.run(main())
-        self.assertEqual(connections(setting.shared_server()) - before, 2, "the client's, and that of the count itself")
+        for _ in range(3):  # the client closes a connection that is idle for 5 s, which may happen on a busy machine
+            before = connections(setting.shared_server())
+            texts, final = asyncio.run(main())
+            opened = connections(setting.shared_server()) - before
+            if opened == 2:
+                break
+        self.assertEqual(opened, 2, "the client's, and that of the count itself")
         self.assertEqual(len(set(texts)), 1)
         self.assertTrue(final.startswith(texts[0]))
 
     def test_cancelled_tasks_free_their_places(self):
+        server = setting.shared_server()
+
+        def aborted():
+            return server.metric("request_finish_total", finished_reason="abort")
+
         async def main():
             async with self.client() as client:
                 tasks = [asyncio.create_task(client.completions.create(**{**LONG, "n": 8})) for _ in range(8)]
-                await asyncio.sleep(0.2)
+                while server.active() < 64 and not any(task.done() for task in tasks):
+                    await asyncio.sleep(0.02)
                 for task in tasks:
                     task.cancel()
                 ended = await asyncio.gather(*tasks, return_exceptions=True)
-                begin = time.monotonic()
-                answer = await client.completions.create(**ASK)
-                return ended, answer, time.monotonic() - begin
-        ended, answer, seconds = asyncio.run(main())
+                return ended, await client.completions.create(**ASK)
+        for _ in range(3):  # a task may end first if this client is slow
+            before = aborted()
+            ended, answer = asyncio.run(main())
+            self.assertEqual(answer.usage.completion_tokens, 4)
+            self.assertTrue(wait_until(lambda: server.active() == 0))
+            if aborted() - before == 64:
+                break
         self.assertTrue(all(isinstance(end, asyncio.CancelledError) for end in ended), ended)
-        self.assertEqual(answer.usage.completion_tokens, 4)
-        self.assertLess(seconds, 5 * TIME_SCALE)
+        self.assertEqual(aborted() - before, 64)
 
     def test_many_at_once_equal_one_by_one(self):
         bodies = [{**ASK, "prompt": prompt, "model": model} for prompt in ("two dogs", "red cats", "a house")
