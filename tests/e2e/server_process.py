@@ -34,6 +34,17 @@ def soon(measure, seconds, tries=3):
     return any(measure() < seconds * TIME_SCALE for _ in range(tries))
 
 
+def unless_slow(attempt, seconds, tries=4):
+    """Calls attempt(number), whose assertions hold only if it takes less than so many seconds, until it took so few."""
+    for number in range(tries):
+        begin = time.monotonic()
+        try:
+            return attempt(number)
+        except AssertionError:
+            if number == tries - 1 or time.monotonic() - begin < seconds:
+                raise
+
+
 class ServerProcess:
     """Runs `chorus serve` on a port of the loopback interface, by default a free one; None: without the flag --port."""
 
@@ -151,10 +162,16 @@ class ServerProcess:
         return sum(float(value) for found, value in samples
                    if all(f'{label}="{wanted}"' in found.split(",") for label, wanted in labels.items()))
 
-    def active(self):
+    def active(self, headers=None):
         """The number of sequences that run or wait."""
-        batch = self.request("GET", "/v1/batch")[2]
+        batch = self.request("GET", "/v1/batch", headers=headers)[2]
         return batch["running"] + batch["waiting"]
+
+    def idle(self):
+        """Whether no request is under way: a connection is open as long as its request is prepared or runs, also if its client
+        has left.
+        """
+        return self.metric("chorus_http_connections_open") == 1 and self.active() == 0
 
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)
