@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import setting
-from server_process import TIME_SCALE, ServerProcess
+from server_process import TIME_SCALE, ServerProcess, wait_until
 
 PLOT = Path(__file__).resolve().parents[2] / "bench/plot_load.py"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -115,6 +115,13 @@ class Load(unittest.TestCase):
 
     def test_arrivals_do_not_wait_for_answers(self):
         """Requests to a server that accepts and never answers are all sent at their planned times."""
+        # A busy machine may delay the client or this server, so one of several tries must succeed.
+        spans = []
+        while len(spans) < 5 and not (spans and abs(spans[-1] - 19 / 20) <= 0.5):
+            spans.append(self.seconds_of_arrivals())
+        self.assertAlmostEqual(spans[-1], 19 / 20, delta=0.5, msg=spans)
+
+    def seconds_of_arrivals(self):
         listed = b'{"data":[{"id":"one"}]}'
         arrived, kept = [], []
         with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
@@ -130,11 +137,11 @@ class Load(unittest.TestCase):
             report = setting.scratch() / "silent.json"
             code, table, line = bench(f"http://127.0.0.1:{silent.getsockname()[1]}", "--rate", 20, "--arrival", "constant",
                                       "--requests", 20, "--timeout_s", 3, json_file=report)
-            thread.join(timeout=10)
+            thread.join(timeout=60 * TIME_SCALE)
         self.assertEqual((code, line), (1, "chorus: error: no request was answered in full"), table)
         self.assertEqual(json.loads(report.read_text())["errors"]["timeout"]["count"], 20)
         self.assertEqual(len(arrived), 20)
-        self.assertAlmostEqual(arrived[-1] - arrived[0], 19 / 20, delta=0.5)
+        return arrived[-1] - arrived[0]
 
 
 class ClosedLoop(unittest.TestCase):
@@ -289,31 +296,46 @@ class Failures(unittest.TestCase):
         self.assertEqual((code, line), (1, "chorus: error: no request was answered in full"))
 
     def test_nobody_there(self):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        code, _, line = bench(f"http://127.0.0.1:{port}")
+        with socket.socket() as taken:  # a port that no other program can listen at
+            taken.bind(("127.0.0.1", 0))
+            code, _, line = bench(f"http://127.0.0.1:{taken.getsockname()[1]}")
         self.assertEqual(code, 1)
         self.assertTrue(line.startswith("chorus: error: --url: /v1/models was not answered"), line)
 
+    def answered(self, server):
+        return server.metric("chorus_http_requests_total", route="/v1/completions", status="200")
+
     def test_server_that_dies(self):
-        server = ServerProcess(setting.chorus, setting.demo_arguments())
-        threading.Timer(1.0, server.process.kill).start()
         report = setting.scratch() / "died.json"
-        code, _, _ = bench(server.url, "--rate", 40, "--duration", 2, "--prompt", 4, "--output", 8, json_file=report)
-        server.process.wait()
-        self.assertEqual(code, 0)
-        figures = json.loads(report.read_text())
+        for seconds in (2, 8, 32):  # if this test is slow, the load may end before the server
+            server = ServerProcess(setting.chorus, setting.demo_arguments())
+
+            def end():
+                wait_until(lambda: self.answered(server) >= 5)
+                server.process.kill()
+            killer = threading.Thread(target=end)
+            killer.start()
+            code, _, _ = bench(server.url, "--rate", 40, "--duration", seconds, "--prompt", 4, "--output", 8, json_file=report)
+            killer.join()
+            server.process.wait()
+            self.assertEqual(code, 0)
+            figures = json.loads(report.read_text())
+            if figures["errors"]:
+                break
         self.assertGreater(figures["complete"], 0)
         self.assertIn("no connection", figures["errors"])
         self.assertEqual(figures["complete"] + sum(e["count"] for e in figures["errors"].values()), figures["sent"])
 
     def test_interrupt_prints_what_there_is(self):
+        server = setting.shared_server()
+        before = self.answered(server)
         process = subprocess.Popen(
-            [setting.chorus, "bench", "serve", "--url", setting.shared_server().url, "--rate", "5", "--duration", "600",
+            [setting.chorus, "bench", "serve", "--url", server.url, "--rate", "5", "--duration", "600",
              "--prompt", "4", "--output", "4"], stdout=subprocess.PIPE, text=True)
-        time.sleep(2 * TIME_SCALE)
+        # Of so many answers the program has read at least the first.
+        self.assertTrue(wait_until(lambda: self.answered(server) >= before + 8))
         process.send_signal(signal.SIGINT)
-        table = process.communicate(timeout=30 * TIME_SCALE)[0]
+        table = process.communicate(timeout=60 * TIME_SCALE)[0]
         self.assertEqual(process.returncode, 0)
         self.assertRegex(table, r"[1-9]\d* requests sent, [1-9]\d* answered in full")
         self.assertIn("time to first token", table)
