@@ -2,17 +2,17 @@
 
 import http.client
 import json
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 from pathlib import Path
 
 import setting
-from server_process import TIME_SCALE, ServerProcess
+from server_process import TIME_SCALE, ServerProcess, wait_until
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 MODELS = ["base", "roman", "shout", "german", "json", "sum"]
@@ -20,8 +20,14 @@ BODY = {"prompt": "two dogs", "max_tokens": 24, "temperature": 0, "ignore_eos": 
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    """A port that no client gets by chance before it is used, as those that the system chooses from 32768 on."""
+    while True:
+        port = random.randrange(15000, 32000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            pass
 
 
 class Proxy:
@@ -47,16 +53,19 @@ class Proxy:
         else:
             (folder / "haproxy.cfg").write_text(text)
             command = [shutil.which("haproxy", path="/usr/sbin:/usr/bin"), "-db", "-f", folder / "haproxy.cfg"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        deadline = time.monotonic() + 10 * TIME_SCALE
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        self.process.kill()
-        raise RuntimeError(f"the proxy did not start: {self.process.stdout.read()}")
+        # Not a pipe that nobody reads: nginx has a line for each try of a server that restarts, and a full pipe stops it.
+        with open(folder / "log", "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        if not wait_until(self._listens):
+            self.process.kill()
+            raise RuntimeError(f"the proxy did not start: {(folder / 'log').read_text()}")
+
+    def _listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=60 * TIME_SCALE).close()
+            return True
+        except OSError:
+            return False
 
     def ask(self, body, after_first=lambda: None):
         """Returns the status, the headers and the parts in which the body arrived. after_first: called after the first."""
@@ -79,8 +88,7 @@ class Proxy:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(timeout=20)
-        self.process.stdout.close()
+        self.process.wait(timeout=60 * TIME_SCALE)
         self._folder.cleanup()
 
 
@@ -106,6 +114,10 @@ class TwoServers:
     def generating(self):
         """Whether one of the servers generates an answer now."""
         return any(server.request("GET", "/v1/batch")[2]["sequences"] for server in self.servers)
+
+    def answered(self, index):
+        """How many completions the server has answered since it started."""
+        return self.servers[index].metric("chorus_http_requests_total", route="/v1/completions")
 
     def restart(self, index):
         """Stops a server and starts it on the same port, as an upgrade does."""
@@ -147,6 +159,11 @@ class Load:
                 if fault is not None:
                     self.faults.append((model, stream, fault))
 
+    def wait_answers(self, count):
+        """Waits for so many more answers."""
+        expected = self.answers + count
+        return wait_until(lambda: self.answers >= expected)
+
     def __enter__(self):
         for thread in self._threads:
             thread.start()
@@ -168,12 +185,13 @@ class Proxies(unittest.TestCase):
         with TwoServers(*more) as both, Proxy(packaged, both.ports) as proxy:
             expected = answers_of(both.servers[0])
             with Load(proxy, expected) as load:
-                time.sleep(0.5)
                 for index in (0, 1):
+                    self.assertTrue(load.wait_answers(20))
                     self.assertEqual(both.restart(index), 0)
-                    time.sleep(1.5)  # an upgrade waits until the proxy uses the server again
+                    # An upgrade waits until the proxy uses the server again.
+                    self.assertTrue(wait_until(lambda: both.answered(index) > 0))
+                self.assertTrue(load.wait_answers(20))
             self.assertEqual(load.faults, [])
-            self.assertGreater(load.answers, 50)
 
     def test_nginx_loses_nothing_in_a_rolling_restart(self):
         self.rolling_restart("nginx/chorus.conf")
@@ -203,7 +221,7 @@ class Proxies(unittest.TestCase):
         with TwoServers() as both, Proxy("haproxy/haproxy.cfg", both.ports, [marked]) as proxy:
             # On a busy machine a check of a server's health may come too late, and its adapters move to the other one for a
             # second. So one of several tries must succeed; without the hash of the model none would.
-            for _ in range(4):
+            for _ in range(10):
                 served = {}
                 for model in MODELS * 4:
                     status, headers, _ = proxy.ask({**BODY, "model": model})
