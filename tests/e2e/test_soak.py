@@ -14,14 +14,15 @@ SOAK = Path(__file__).resolve().parents[1] / "soak"
 class Soaks(unittest.TestCase):
     def passes(self, script, *options):
         done = subprocess.run([sys.executable, SOAK / script, "--chorus", setting.chorus, "--demo", setting.demo, *options],
-                              capture_output=True, text=True, timeout=300 * TIME_SCALE)
+                              capture_output=True, text=True, timeout=900 * TIME_SCALE)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         print(done.stdout.strip(), end=" ", flush=True)
 
     def test_many_streams_over_many_adapters(self):
         # A sanitized server's memory grows with what it has freed and holds back.
-        streams = ["--streams", "32", "--evictions", "20", "--refusals", "20"] if setting.sanitized else []
-        self.passes("serving.py", "--seconds", "20", *streams)
+        streams = ["--streams", "32"] if setting.sanitized else []
+        # A busy machine has few of both in 20 s.
+        self.passes("serving.py", "--seconds", "20", "--evictions", "20", "--refusals", "20", *streams)
 
     def test_idle_connections(self):
         self.passes("idle_connections.py")
