@@ -88,7 +88,8 @@ def send_garbage(address, seconds, seed):
     """
     draw, first, end = random.Random(seed), hello(), time.monotonic() + seconds
     ended = waited = hung = 0
-    while time.monotonic() < end:
+    # On a busy machine few connections end in that time.
+    while time.monotonic() < end or ended <= 10 and time.monotonic() < end + 30:
         data = bytearray(first)
         kind = draw.randrange(6)
         if kind == 0:
@@ -129,7 +130,7 @@ def tls_garbage(stage):
     results = stage.attack_all([(send_garbage, 3, seed) for seed in range(3)])
     stage.note(str(results))
     for result in results:
-        stage.check(result and result["ended"] > 10 and not result["hung"], "the server did not end connections")
+        stage.check_time(result and result["ended"] > 10 and not result["hung"], "the server did not end connections")
     answers = stage.attack(health_over_tls, 1)
     stage.check_answers(answers, {200}, within=2)
 
@@ -142,7 +143,7 @@ def tls_half_open(stage):
                                ("a first message that announces 131,000 bytes", announced)):
         results = stage.attack_all([(hold_open, 2000, wire.ATTACKER, first_bytes, 3), (health_over_tls, 3)])
         stage.check_answers(results[-1], {200}, within=2)
-        stage.check(results[-1], f"{label}: no answer of health")
+        stage.check_time(results[-1], f"{label}: no answer of health")
         stage.note(f"{label}: {results[0]['opened'] if results[0] else 0} connections were opened")
 
 
@@ -191,10 +192,13 @@ def key_flood(stage):
             for status, count in (result or {}).items():
                 total[status] = total.get(status, 0) + count
         stage.note(f"{label}: {total}")
-        stage.check(set(total) <= {200, 400, 429, 503}, f"{label}: {total}")
+        stage.check_time("TimeoutError" not in total, f"{label}: {total}")
+        stage.check(set(total) <= {200, 400, 429, 503, "TimeoutError"}, f"{label}: {total}")
         if label == "short":
-            stage.check(total.get(429, 0) > 10, f"no request was refused: {total}")
-            stage.check(total.get(200, 0) <= 700, f"more requests were answered than the limit allows: {total}")
+            begin, end = stage.windows[-1]
+            stage.check_time(total.get(429, 0) > 10, f"no request was refused: {total}")
+            # Ten requests come back in each second.
+            stage.check(total.get(200, 0) <= 610 + 10 * (end - begin), f"more requests were answered than the limit allows: {total}")
 
 
 def connect_without_end(address, seconds):

@@ -123,7 +123,7 @@ class HostileServer:
         """Names of /v1/models."""
         return [model["id"] for model in self.run.request("GET", "/v1/models")[2]["data"]]
 
-    def wait_served(self, name, timeout=15, gone=False):
+    def wait_served(self, name, timeout=60, gone=False):
         """Whether the name appears in time, or with `gone` disappears."""
         return self.wait(lambda: (name in self.served()) != gone, timeout)
 
@@ -157,7 +157,7 @@ class HostileServer:
         if self.alive():
             self.run.signal()
             try:
-                self.run.wait_exit(timeout=DRAIN_S + 10)
+                self.run.wait_exit(timeout=DRAIN_S + 25)
             except Exception:  # noqa: BLE001 it is killed, and reported by the status
                 self.run.process.kill()
                 self.run.process.wait()

@@ -60,8 +60,8 @@ def place_and_ask(stage, edits, within, source="german"):
     for name, edit in edits.items():
         stage.server.put_adapter(name, edit, source=source)
     last = stage.server.put_last()
-    stage.check(stage.server.wait_served(last, within),
-                f"a plain adapter behind {len(edits)} hostile ones is not served after {within} s")
+    stage.check_time(stage.server.wait_served(last, within),
+                     f"a plain adapter behind {len(edits)} hostile ones is not served after {within} s")
     stage.note(f"the scan took {time.monotonic() - begun:.1f} s")
     stage.check_answers(stage.attack(ask_names, [*edits, *edits, last]), ENDED)
     # The neighbour is judged during the scan too.
@@ -299,7 +299,7 @@ def control_characters(stage):
     for name, edit in inside.items():
         stage.server.put_adapter(name, edit)
     last = stage.server.put_last()
-    stage.check(stage.server.wait_served(last, 15), "the scan does not end")
+    stage.check(stage.server.wait_served(last), "the scan does not end")
     chats = [("/v1/chat/completions", {"model": name, "messages": [{"role": "user", "content": "x"}], "max_tokens": 1})
              for name in inside]
     for answer in stage.attack(ask_bodies, chats) or []:

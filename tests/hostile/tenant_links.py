@@ -97,7 +97,7 @@ def adapter_links(stage):
     server.put_adapter("inside", within)
     last = server.put_last()
     # A scan may overlook a name that appears while it reads the directory.
-    stage.check(server.wait_served(last, 15) and server.wait_served("inside", 15), "the scan does not end")
+    stage.check(server.wait_served(last) and server.wait_served("inside"), "the scan does not end")
     hostile = [*edits, "ln-whole", "ln-whole-neighbour"]
     answers = stage.attack(ask_chats, hostile)
     stage.check_answers(answers, {200, 400, 404})
@@ -119,7 +119,7 @@ def adapter_links_followed(stage):
     outside = write_secrets(server)
     (outside / "chat_template.jinja").unlink()
     (server.adapters / "elsewhere").symlink_to(outside)
-    stage.check(server.wait_served("elsewhere", 15), "a link that may be followed is not served")
+    stage.check(server.wait_served("elsewhere"), "a link that may be followed is not served")
     stage.check_answers(stage.attack(ask_chats, ["elsewhere"]), {200})
     (server.adapters / "elsewhere").unlink()
 
@@ -172,7 +172,7 @@ def adapter_links_race(stage):
     racing = [f"race-{number}" for number in range(4)]
     for name in [*racing, "race-folder"]:
         server.put_adapter(name, None if name == "race-folder" else many_files)
-    stage.check(server.wait_served("race-folder", 15), "the adapters are not served before the race")
+    stage.check(server.wait_served("race-folder"), "the adapters are not served before the race")
     calls = [(swap_files, str(server.adapters / name / "chat_template.jinja"), str(server.staged_folder()), "harmless",
               str(server.outside / "template.jinja"), RACE_S, seed) for seed, name in enumerate(racing)]
     calls.append((swap_folders, str(server.adapters / "race-folder"), str(server.staged_folder()),
@@ -205,7 +205,7 @@ def adapter_pipes(stage):
         names += [f"pipe-{number}", f"device-{number}"]
     server.put_adapter("pipe-folder", lambda folder: (folder / "chat_template.jinja").mkdir())
     last = server.put_last()
-    stage.check(server.wait_served(last, 15), "a plain adapter behind pipes is not served")
+    stage.check(server.wait_served(last), "a plain adapter behind pipes is not served")
     stage.check_answers(stage.attack(ask_chats, [*names, "pipe-folder"]), {200, 400, 404}, within=10)
     for name in [*names, "pipe-folder", last]:
         server.remove_adapter(name)
@@ -226,18 +226,18 @@ def removal(stage):
     server = stage.server
     for name, used in (("gone-used", True), ("gone-unused", False)):
         server.put_adapter(name)
-        stage.check(server.wait_served(name, 15), f"{name} is not served at first")
+        stage.check(server.wait_served(name), f"{name} is not served at first")
         if used:
             stage.check_answers(stage.attack(ask_removed, name), {200})
         server.remove_adapter(name)
-        stage.check(server.wait_served(name, 8, gone=True), f"{name} is still listed after its directory went")
+        stage.check(server.wait_served(name, gone=True), f"{name} is still listed after its directory went")
         answers = stage.attack(ask_removed, name)
         stage.check_answers(answers, {404, 400})
         for answer in answers or []:
             stage.check(answer.status == 404 or answer.label == "composition",
                         f"{name} is gone, and {answer.label} answer {answer.status}")
         server.put_adapter(name)
-        stage.check(server.wait_served(name, 15), f"{name} came back and is not served")
+        stage.check(server.wait_served(name), f"{name} came back and is not served")
         stage.check_answers(stage.attack(ask_removed, name), {200})
         server.remove_adapter(name)
 
@@ -254,7 +254,7 @@ def adapter_removed(stage):
     server = stage.server
     for name, used in (("gone-used", True), ("gone-unused", False)):
         server.put_adapter(name)
-        stage.check(server.wait_served(name, 15), f"{name} is not served at first")
+        stage.check(server.wait_served(name), f"{name} is not served at first")
         if used:
             stage.check_answers(stage.attack(ask_removed, name), {200})
         server.remove_adapter(name)

@@ -16,6 +16,7 @@ import server_process
 
 ATTACKER = "127.0.0.1"
 KEPT_BODY = 4000
+PATIENCE_S = 20  # for something that comes at once on an idle machine
 
 # status: a number, or the error text of a broken connection. seconds: from connecting to the end of the answer.
 Answer = collections.namedtuple("Answer", "label status seconds body")
@@ -97,12 +98,15 @@ def send_and_leave(address, data, stay=0.05, source=ATTACKER):
         pass
 
 
-def exchange(address, data, wait=2.0, source=ATTACKER):
+def exchange(address, data, wait=2.0, source=ATTACKER, answers=0, closes=False):
     """Sends raw bytes. Returns the statuses received, all bytes received, and whether the server closed the connection.
+
+    It waits patiently for so many answers and, with `closes`, for the end of the connection; after them for `wait` seconds.
     """
-    received, closed = b"", False
+    statuses, received, closed = [], b"", False
+    patience = PATIENCE_S * server_process.TIME_SCALE
     try:
-        connection = connect(address, timeout=wait, source=source)
+        connection = connect(address, timeout=patience, source=source)
     except OSError as error:
         return [], repr(error).encode(), True
     try:
@@ -111,15 +115,17 @@ def exchange(address, data, wait=2.0, source=ATTACKER):
         pass  # responses sent before the server closed still count
     try:
         while len(received) < 1 << 22:
+            connection.settimeout(patience if closes or len(statuses) < answers else wait)
             piece = connection.recv(65536)
             if not piece:
                 closed = True
                 break
             received += piece
+            statuses = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
     except TimeoutError:
         pass
     except OSError:
         closed = True
     finally:
         connection.close()
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)], received, closed
+    return statuses, received, closed
