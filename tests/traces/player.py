@@ -15,8 +15,8 @@ from server_process import TIME_SCALE, ServerProcess
 from timed_trace import server_arguments
 
 # Time after a change in which the earlier content may still be served: the interval of the scan, one second in which
-# files must not change, and the scan itself, on a busy machine.
-LAG_S = 6.0 * TIME_SCALE
+# files must not change, and the scan itself, on a busy machine that may stall for seconds.
+LAG_S = 20.0 * TIME_SCALE
 ANSWER_S = 180 * TIME_SCALE  # long, because the machine may be busy
 RENAME_EXCHANGE = 2
 AT_FDCWD = -100
@@ -99,12 +99,23 @@ class Player:
             self.settle(server)
 
     def settle(self, server):
-        """Asks every name when only its last content may be served."""
-        changed = max(changes[-1][0] for changes in self.history.values())
-        time.sleep(max(0, changed + LAG_S + 0.1 - time.monotonic()))
+        """Asks every name until its last content is served."""
         for name in sorted(self.history):
-            self.ask(server, {"at": "the end", "do": "ask", "body": {
-                "model": name, "prompt": "two red dogs", "max_tokens": 8, "temperature": 0, "logprobs": 0}})
+            changed, label = self.history[name][-1]
+            while True:
+                self.ask(server, {"at": "the end", "do": "ask", "body": {
+                    "model": name, "prompt": "two red dogs", "max_tokens": 8, "temperature": 0, "logprobs": 0}})
+                answer = self.results[-1][1]
+                if answer.status == 404 if label is None else label in map(self.label_of, answer.fingerprints):
+                    break
+                if answer.begin > changed + LAG_S:
+                    self.faults.append(f"{name} at the end: the content {label} is not served")
+                    break
+                time.sleep(0.1)
+
+    def label_of(self, fingerprint):
+        """The label of a content by the fingerprint of answers; None if it is unknown."""
+        return BASE if fingerprint in self.base_fingerprints else self.solo.labels.get(fingerprint)
 
     def change(self, event):
         target = self.served / event["name"]
@@ -222,7 +233,7 @@ class Player:
         if len(answer.fingerprints) != 1:
             return [], f"the answer names {len(answer.fingerprints)} contents: {answer.fingerprints}"
         fingerprint, = answer.fingerprints
-        label = BASE if fingerprint in self.base_fingerprints else self.solo.labels.get(fingerprint)
+        label = self.label_of(fingerprint)
         if label is None:
             return [], f"the answer names an unknown content: {fingerprint}"
         if label not in possible[0]:
