@@ -198,7 +198,8 @@ def key_flood(stage):
             begin, end = stage.windows[-1]
             stage.check_time(total.get(429, 0) > 10, f"no request was refused: {total}")
             # Ten requests come back in each second.
-            stage.check(total.get(200, 0) <= 610 + 10 * (end - begin), f"more requests were answered than the limit allows: {total}")
+            stage.check(total.get(200, 0) <= 610 + 10 * (end - begin),
+                        f"more requests were answered than the limit allows: {total}")
 
 
 def connect_without_end(address, seconds):
