@@ -180,8 +180,9 @@ class KeySource {
  private:
   void read() {
     auto keys = std::make_shared<const ApiKeys>(ApiKeys::parse(readFile(file_, kMaxYamlBytes), file_));
-    log::info("{} API keys from {}", keys->size(), file_);
+    const size_t count = keys->size();
     routes_.requireKeys(std::move(keys), clients_);
+    log::info("{} API keys from {}", count, file_);  // last: who waits for this line expects that the keys are in use
   }
 
   const std::string file_;
