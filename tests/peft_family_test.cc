@@ -112,8 +112,8 @@ TEST_P(GrownVocabulary, AddedTokensAreTakenAndAnswered) {
 // PEFT saves grown tables with an adapter. Without them, its trained token rows still add every token to the inputs,
 // and to the outputs only if the model ties its output head to the embedding.
 TEST_P(GrownVocabulary, AddedTokensMayHaveOnlyRowsOfTrainedTokens) {
-  const fs::path directory = fs::path(testing::TempDir()) / ("chorus_rows_alone_" + GetParam());
-  fs::remove_all(directory);
+  const TempDir dir;
+  const fs::path directory = dir.path() / "rows_alone";
   fs::copy(grown() / "grown_tokens", directory);
   const fs::path file = directory / "adapter_model.safetensors";
   const std::vector<std::string> names = Safetensors::open(file).names();
@@ -130,7 +130,6 @@ TEST_P(GrownVocabulary, AddedTokensMayHaveOnlyRowsOfTrainedTokens) {
     EXPECT_EQ(adapter.vocab_size, ranks.engine().config().tie_word_embeddings ? all : 0);
     expectAnswers(ranks, adapter, "grown_tokens");
   }
-  fs::remove_all(directory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, GrownVocabulary, testing::Values("peft_bias", "peft_tied"),

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/testing/error_of.h"
@@ -137,7 +138,7 @@ TEST(ModelConfigTest, RanksAndPatternsHaveLimits) {
 }
 
 TEST(ModelConfigTest, FilesHaveALimit) {
-  const std::filesystem::path path = testing::TempDir() + "config_limit.json";
+  const std::filesystem::path path = testing::TempDir() + "config_limit_" + std::to_string(::getpid()) + ".json";
   writeFileAtomically(path, "{}");
   EXPECT_EQ(readModelConfigFile(path), Json::object());
   std::filesystem::resize_file(path, (size_t{4} << 20) + 1);

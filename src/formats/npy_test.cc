@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -78,7 +79,7 @@ TEST(NpyTest, WritesNumpysOwnHeader) {
 }
 
 TEST(NpyTest, WritesInPiecesAndLeavesNothingUnfinished) {
-  const auto dir = std::filesystem::temp_directory_path() / "chorus_npy_writer_test";
+  const auto dir = std::filesystem::temp_directory_path() / ("chorus_npy_writer_test_" + std::to_string(::getpid()));
   std::filesystem::remove_all(dir);
   std::filesystem::create_directory(dir);
   const std::vector<int32_t> data{1, -2, 3, 4, 5, 6};

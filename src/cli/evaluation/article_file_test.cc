@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -68,7 +69,7 @@ TEST(ArticleFileTest, NamesTheRecordOfADamagedJson) {
 }
 
 TEST(ArticleFileTest, FindsTheFileOfADataSet) {
-  const fs::path dir = fs::path(testing::TempDir()) / "article_file_test";
+  const fs::path dir = fs::path(testing::TempDir()) / ("article_file_test_" + std::to_string(::getpid()));
   fs::create_directories(dir / "ccdv/cnn_dailymail");
   const auto found = [&] { return findArticleFile(dir, "ccdv/cnn_dailymail", "test"); };
   EXPECT_THAT(errorOf(found), testing::AllOf(HasSubstr(dir.string()), HasSubstr("test.jsonl"), HasSubstr("Parquet")));
