@@ -44,13 +44,15 @@ TEST_F(HttpLimitsTest, Limits) {
 }
 
 TEST_F(HttpLimitsTest, Timeouts) {
-  start({.header_timeout = milliseconds(100), .body_timeout = milliseconds(100), .idle_timeout = milliseconds(200)});
+  start({.header_timeout = milliseconds(100), .body_timeout = milliseconds(100)});
   SocketClient header(server->port());
   header.send("GET / HTT");
   EXPECT_TRUE(header.readAll().starts_with("HTTP/1.1 408"));
   SocketClient body(server->port());
   body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
   EXPECT_TRUE(body.readAll().starts_with("HTTP/1.1 408"));
+  // A server of its own, because the clients above might be idle for as long before they send.
+  start({.idle_timeout = milliseconds(200)});
   SocketClient idle(server->port());
   EXPECT_EQ(idle.readAll(), "");
 }
@@ -58,6 +60,7 @@ TEST_F(HttpLimitsTest, Timeouts) {
 TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
   start();
   const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
+  constexpr milliseconds kInTime{100};  // half of what the server waits for the first byte of a request
   auto running = hold();
   SocketClient header(server->port()), body(server->port()), dripping(server->port()), late(server->port()),
       completed(server->port());
@@ -65,11 +68,14 @@ TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
   for (SocketClient* client : {&body, &completed}) client->send(head + "a");
   dripping.send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
   EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "the others have arrived";
+  const auto begun = std::chrono::steady_clock::now();
   server->stopAccepting();
   late.send("GET / HTT");
   completed.send("bcde");
-  EXPECT_TRUE(completed.response().starts_with("HTTP/1.1 200"));
-  const auto begun = std::chrono::steady_clock::now();
+  // Else the test's own thread was held up, and the server may have given these two up.
+  const bool in_time = std::chrono::steady_clock::now() - begun < kInTime;
+  const std::string whole = completed.response();
+  EXPECT_TRUE(!in_time || whole.starts_with("HTTP/1.1 200")) << whole;
   // The server then has answered, and still reads.
   while (std::chrono::steady_clock::now() - begun < milliseconds(3000)) {
     dripping.send("a");
@@ -77,11 +83,13 @@ TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
   }
   for (SocketClient* client : {&header, &body, &dripping, &late}) {
     const std::string answer = client->readAll();
+    if (client == &late && !in_time) continue;
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
     EXPECT_NE(answer.find("connection: close"), std::string::npos);
     EXPECT_NE(answer.find("The server is shutting down."), std::string::npos);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(8000));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, HttpServerOptions().body_timeout / 2)
+      << "they were given up because of the stop";
   EXPECT_FALSE(aborted);
   held[0]->respond({.body = "{}"});
   held.clear();
@@ -94,8 +102,8 @@ TEST_F(HttpLimitsTest, SlowReaderIsDropped) {
   const int small = 4096;
   setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_TRUE(eventually(write_failed));
-  EXPECT_TRUE(eventually(aborted));
+  EXPECT_TRUE(becomesTrue(write_failed));
+  EXPECT_TRUE(becomesTrue(aborted));
 }
 
 TEST_F(HttpLimitsTest, AReaderGetsAStreamOfLargePieces) {
@@ -126,21 +134,20 @@ TEST_F(HttpLimitsTest, ARequestThatBeginsDuringAnEvictionDoesNotExceedTheLimit) 
          .body_limit =
              [&](const HttpRequest&) {
                arrived = true;
-               eventually(go_on);
+               becomesTrue(go_on);
                return size_t{1000};
              },
          .max_connections_per_client = 1,
          .counters = counters});
   SocketClient first(server->port());
   first.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
-  ASSERT_TRUE(eventually(arrived));
+  ASSERT_TRUE(becomesTrue(arrived));
   const SocketClient second(server->port());
-  for (int i = 0; i < 500 && counters->evicted == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(eventually([&] { return counters->evicted > 0; }));
   EXPECT_EQ(counters->evicted, 1u);
   go_on = true;
   EXPECT_EQ(first.readAll(), "");
-  for (int i = 0; i < 500 && counters->open > 1; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(counters->open, 1);
+  EXPECT_TRUE(eventually([&] { return counters->open == 1; }));
   EXPECT_EQ(requests, 0);
 }
 
@@ -165,22 +172,24 @@ TEST_F(HttpLimitsTest, BeyondTheLimitTheReserveTellsTheHealth) {
   EXPECT_TRUE(answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"));
   EXPECT_EQ(aborts, 0) << "no running request gave way";
   busy.clear();
-  for (int i = 0; i < 500 && aborts < 4; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(eventually([&] { return aborts == 4; }));
   {
     std::lock_guard lock(mutex);
     held.clear();
   }
-  std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_TRUE(answerTo("GET /y HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "places are free again";
+  EXPECT_TRUE(eventually([&] { return answerTo("GET /y HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200"); }))
+      << "places are free again";
 }
 
 TEST_F(HttpLimitsTest, TooMuchPipelinedInputEndsTheConnectionAfterTheAnswer) {
-  start();
+  const auto counters = std::make_shared<HttpCounters>();
+  start({.counters = counters});
   auto client = hold();
   std::string more;
   for (int i = 0; i < 4000; ++i) more += "GET /n HTTP/1.1\r\nHost: x\r\n\r\n";
   client->send(more);
-  std::this_thread::sleep_for(milliseconds(400));
+  // It reads to the end only once it has begun to drop input.
+  EXPECT_TRUE(eventually([&] { return counters->received_bytes > more.size(); }));
   {
     std::lock_guard lock(mutex);
     held[0]->respond({.body = "{}"});
@@ -217,8 +226,7 @@ TEST_F(HttpLimitsTest, BodiesAreChargedAsTheyArrive) {
   }
   EXPECT_GE(refused, 10);
   clients.clear();
-  for (int i = 0; i < 500 && server->memoryUsed() > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(server->memoryUsed(), 0u);
+  EXPECT_TRUE(eventually([&] { return server->memoryUsed() == 0; }));
 }
 
 TEST_F(HttpLimitsTest, ARequestThatWaitsKeepsNoReadBuffer) {
@@ -238,33 +246,37 @@ TEST_F(HttpLimitsTest, ARequestThatWaitsKeepsNoReadBuffer) {
     waiting.back()->send(text);
   }
   // The handler drops the body.
-  const auto small = [&] { return requests == kRequests && used() < before + kRequests * (size_t{16} << 10); };
-  for (int i = 0; i < 500 && !small(); ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(requests, kRequests);
-  EXPECT_LT(used(), before + kRequests * (size_t{16} << 10));
+  EXPECT_TRUE(eventually([&] { return requests == kRequests; }));
+  EXPECT_TRUE(eventually([&] { return used() < before + kRequests * (size_t{16} << 10); })) << used() - before;
 }
 
 TEST_F(HttpLimitsTest, AnUnreadAnswerEnds) {
   HttpServerOptions options{.memory = {.server = 64 << 20, .client = 32 << 20}, .min_read_rate = 1 << 20};
-  options.write_timeout = milliseconds(500);
+  constexpr milliseconds kWriteTimeout{500};
+  options.write_timeout = kWriteTimeout;
   start(options);
   auto client = std::make_unique<SocketClient>(server->port());
   const int small = 4096;
   setsockopt(client->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   client->send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-  for (int i = 0; i < 500 && requests == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(eventually([&] { return requests > 0; }));
+  const auto begun = std::chrono::steady_clock::now();
   {
     std::lock_guard lock(mutex);
     held[0]->respond({.body = std::string(20 << 20, 'x')});
   }
   std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_GT(server->memoryUsed(), size_t{10} << 20);
-  std::string buffer(4096, 0);
-  for (int i = 0; i < 30; ++i) {
-    std::this_thread::sleep_for(milliseconds(50));
-    if (recv(client->fd(), buffer.data(), buffer.size(), MSG_DONTWAIT) == 0) break;
+  const size_t unread = server->memoryUsed();
+  // Later the answer may have ended already.
+  if (std::chrono::steady_clock::now() - begun < kWriteTimeout) {
+    EXPECT_GT(unread, size_t{10} << 20);
   }
-  EXPECT_EQ(server->memoryUsed(), 0u) << "4 KB now and then keep nothing";
+  std::string buffer(4096, 0);
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    (void)!recv(client->fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    return server->memoryUsed() == 0;
+  })) << "4 KB now and then keep nothing";
   const std::string answer = answerTo("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: bad\r\n\r\n");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 400"));
 }

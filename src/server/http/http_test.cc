@@ -123,9 +123,9 @@ TEST_F(HttpTest, DisconnectIsNoticed) {
   {
     SocketClient client(server->port());
     client.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
-    for (int i = 0; i < 500 && requests == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+    EXPECT_TRUE(eventually([&] { return requests > 0; }));
   }
-  EXPECT_TRUE(eventually(aborted));
+  EXPECT_TRUE(becomesTrue(aborted));
 }
 
 TEST_F(HttpTest, UnansweredExchangeIs500) {
@@ -152,25 +152,33 @@ TEST_F(HttpTest, ALeavingServerAnswersAndEndsEachConnection) {
 
 // A client that connects just before the server stops is answered, whether or not its request has arrived by then.
 TEST_F(HttpTest, ConnectionsThatWereOpenedBeforeTheStopAreAnswered) {
-  for (int round = 0; round < 20; ++round) {
+  // The server waits 200 ms for the first byte of a request. A round in which the test itself needs most of that to
+  // send shows nothing, and another one takes its place.
+  constexpr milliseconds kInTime{100};
+  int rounds = 0;
+  for (int attempt = 0; attempt < 500 && rounds < 20; ++attempt) {
     start();
     std::vector<std::unique_ptr<SocketClient>> clients;
     for (int i = 0; i < 16; ++i) clients.push_back(std::make_unique<SocketClient>(server->port()));
     for (size_t i = 0; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    const auto stop_begun = std::chrono::steady_clock::now();
     server->stopAccepting();
     for (size_t i = 1; i < clients.size(); i += 2) clients[i]->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    const bool in_time = std::chrono::steady_clock::now() - stop_begun < kInTime;
+    rounds += in_time ? 1 : 0;
     for (size_t i = 0; i < clients.size(); ++i) {
       const auto begun = std::chrono::steady_clock::now();
       const std::string response = clients[i]->readAll();
-      EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK"))
-          << "round " << round << ", client " << i << ", which waited "
+      EXPECT_TRUE(!in_time || response.starts_with("HTTP/1.1 200 OK"))
+          << "attempt " << attempt << ", client " << i << ", which waited "
           << std::chrono::duration<double>(std::chrono::steady_clock::now() - begun) / std::chrono::seconds(1)
           << " s, with " << requests << " requests served: " << response;
       clients[i]->close();
     }
-    EXPECT_TRUE(server->waitUntilClosed(milliseconds(5000)));
+    EXPECT_TRUE(server->waitUntilClosed(kPatience));
     server->stop();
   }
+  EXPECT_EQ(rounds, 20) << "the test's own thread was held up too often";
 }
 
 TEST_F(HttpTest, DrainFinishesWhatRuns) {
@@ -179,7 +187,7 @@ TEST_F(HttpTest, DrainFinishesWhatRuns) {
   busy.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   idle.response();
-  for (int i = 0; i < 500 && requests < 2; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(eventually([&] { return requests == 2; }));
   server->stopAccepting();
   EXPECT_EQ(idle.readAll(), "") << "idle connections are closed";
   EXPECT_FALSE(server->waitUntilClosed(milliseconds(100)));
@@ -189,7 +197,7 @@ TEST_F(HttpTest, DrainFinishesWhatRuns) {
   EXPECT_TRUE(response.starts_with("HTTP/1.1 200 OK")) << response;
   EXPECT_NE(response.find("connection: close"), std::string::npos);
   busy.close();
-  EXPECT_TRUE(server->waitUntilClosed(milliseconds(5000)));
+  EXPECT_TRUE(server->waitUntilClosed(kPatience));
   SocketClient late(server->port());
   late.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_EQ(late.readAll(), "");
@@ -203,7 +211,7 @@ TEST_F(HttpTest, ADisconnectIsNoticedBehindPipelinedBytes) {
     client->send(std::string(bytes, 'G'));
     EXPECT_FALSE(aborted);
     client.reset();
-    EXPECT_TRUE(eventually(aborted)) << bytes;
+    EXPECT_TRUE(becomesTrue(aborted)) << bytes;
   }
 }
 
@@ -218,7 +226,7 @@ TEST_F(HttpTest, HalfClosedClientsGetTheAnswerThatIsUnderWay) {
   }
   auto client = hold();
   client->finishSending();
-  EXPECT_TRUE(eventually(aborted)) << "an unanswered request is given up";
+  EXPECT_TRUE(becomesTrue(aborted)) << "an unanswered request is given up";
 }
 
 TEST_F(HttpTest, TrailersAreNoHeaders) {

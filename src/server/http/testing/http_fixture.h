@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -16,15 +17,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/eventually.h"
 #include "server/http/http.h"
 
 namespace chorus::server {
 
-// A blocking client over loopback whose reads give up after five seconds.
+// A blocking client over loopback. A read that gets neither bytes nor the end of the connection fails the test.
 class SocketClient {
  public:
   explicit SocketClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    timeval timeout{5, 0};
+    const timeval timeout{kPatience.count(), 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -74,6 +76,7 @@ class SocketClient {
   bool readSome() {
     char buffer[4096];
     const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
+    EXPECT_FALSE(n < 0 && errno == EAGAIN) << "the server neither sends nor closes";
     if (n > 0) text_.append(buffer, static_cast<size_t>(n));
     return n > 0;
   }
@@ -150,9 +153,8 @@ class HttpTest : public ::testing::Test {
          .body = request.method + " " + request.path + "|" + request.query + "|" + request.body + "|" + request.id});
   }
 
-  static bool eventually(const std::atomic<bool>& flag) {
-    for (int i = 0; i < 500 && !flag; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return flag;
+  static bool becomesTrue(const std::atomic<bool>& flag) {
+    return eventually([&] { return flag.load(); });
   }
 
   // Sends a request that handle() does not answer, and waits until it has arrived.
@@ -160,7 +162,7 @@ class HttpTest : public ::testing::Test {
     const int before = requests;
     auto client = std::make_unique<SocketClient>(server->port());
     client->send("POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-    for (int i = 0; i < 500 && requests == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(eventually([&] { return requests > before; }));
     return client;
   }
   std::string answerTo(const std::string& text) {
