@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/testing/error_of.h"
+#include "base/testing/eventually.h"
 #include "server/http/http.h"
 #include "server/http/tls_certificates.h"
 #include "server/testing/tls_fixture.h"
@@ -96,11 +97,6 @@ class TlsTest : public ::testing::Test {
       if (count <= 0) return count == 0;
       text.append(buffer, static_cast<size_t>(count));
     }
-  }
-  template <typename Condition>
-  static bool eventually(Condition condition) {
-    for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
-    return condition();
   }
   // OpenSSL sends its alert before the server counts the failure.
   bool failures(uint64_t expected) const {
@@ -234,11 +230,12 @@ TEST_F(TlsTest, GarbageEndsTheConnection) {
       readToEnd(fd, answer);  // ends within the timeout of the handshake
     }
     close(fd);
+    // On a busy machine a handshake may last longer than its timeout.
     if (round % 50 == 0) {
-      EXPECT_TRUE(serves());
+      EXPECT_TRUE(eventually([&] { return serves(); }));
     }
   }
-  EXPECT_TRUE(serves());
+  EXPECT_TRUE(eventually([&] { return serves(); }));
   EXPECT_TRUE(eventually([&] { return counters->open == 0; }));
 }
 
@@ -299,19 +296,22 @@ TEST_F(TlsTest, ASlowHandshakeIsEnded) {
   start(options);
   const auto begin = steady_clock::now();
   const int silent = TlsClient::connectTo(server->port()), slow = TlsClient::connectTo(server->port());
+  std::atomic<bool> ended{false}, whole{false};
   std::thread trickle([&] {
     const std::string start_of_hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 500 && !ended; ++i) {  // the hello has 517 bytes
       const char byte = i < 11 ? start_of_hello[static_cast<size_t>(i)] : 'r';
       if (::send(slow, &byte, 1, MSG_NOSIGNAL) != 1) return;
       std::this_thread::sleep_for(milliseconds(50));
     }
+    whole = !ended;
   });
   std::string nothing;
   readToEnd(silent, nothing);
   EXPECT_GE(steady_clock::now() - begin, milliseconds(250));
   readToEnd(slow, nothing);
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(1800)) << "each byte begins no new timeout";
+  ended = true;
+  EXPECT_FALSE(whole) << "each byte begins no new timeout";
   EXPECT_EQ(nothing, "");
   EXPECT_TRUE(failures(2));
   trickle.join();
@@ -320,15 +320,19 @@ TEST_F(TlsTest, ASlowHandshakeIsEnded) {
 }
 
 TEST_F(TlsTest, AClientThatIsSilentAfterItsHandshakeDelaysNoStop) {
-  start();
+  const HttpServerOptions options;
+  start(options);
   const int fd = TlsClient::connectTo(server->port());
   EXPECT_TRUE(eventually([&] { return counters->open == 1; }));
-  server->stopAccepting();
   const std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
   const std::unique_ptr<SSL, FreeBy<SSL_free>> ssl(SSL_new(context.get()));
   SSL_set_fd(ssl.get(), fd);
-  EXPECT_EQ(SSL_connect(ssl.get()), 1);
-  EXPECT_TRUE(server->waitUntilClosed(milliseconds(8000)));
+  const auto begin = steady_clock::now();
+  server->stopAccepting();
+  const bool connected = SSL_connect(ssl.get()) == 1;
+  // A handshake that takes longer, because the machine is busy, may be given up.
+  EXPECT_TRUE(connected || steady_clock::now() - begin > milliseconds(100));
+  EXPECT_TRUE(server->waitUntilClosed(options.idle_timeout / 2));
   close(fd);
 }
 
@@ -345,9 +349,7 @@ TEST_F(TlsTest, EndlessKeyUpdatesDelayNobody) {
     }
   });
   for (int i = 0; i < 20; ++i) {
-    const auto begin = steady_clock::now();
-    EXPECT_TRUE(serves());
-    EXPECT_LT(steady_clock::now() - begin, milliseconds(3000));
+    EXPECT_TRUE(serves()) << "within the time-out of a client's reads";
   }
   stop = true;
   updates.join();
@@ -366,6 +368,34 @@ TEST_F(TlsTest, HalfOpenHandshakesCountAndGiveWay) {
   for (const int fd : silent) close(fd);
 }
 
+// Lengthens the handshakes of a server, so that a test which counts how many the server computes while the test does
+// something else may be held up for seconds.
+class LongHandshakes {
+ public:
+  // Notes the contexts that are made from now on.
+  static void watch() {
+    static const int watching = CRYPTO_get_ex_new_index(
+        CRYPTO_EX_INDEX_SSL_CTX, 0, nullptr,
+        [](void* made, void*, CRYPTO_EX_DATA*, int, long, void*) { latest_ = static_cast<SSL_CTX*>(made); }, nullptr,
+        nullptr);
+    ASSERT_GE(watching, 0);
+  }
+  // Of the server whose context was made last. Before it answers a client's hello, each handshake takes `time`.
+  static void lengthen(milliseconds time) {
+    time_ = time;
+    SSL_CTX_set_msg_callback(latest_, [](int sent, int, int type, const void* bytes, size_t size, SSL*, void*) {
+      const bool answers = sent == 1 && type == SSL3_RT_HANDSHAKE && size > 0 &&
+                           *static_cast<const unsigned char*>(bytes) == SSL3_MT_SERVER_HELLO;
+      if (answers) std::this_thread::sleep_for(time_.load());
+    });
+  }
+  static void end() { time_ = milliseconds(0); }
+
+ private:
+  static inline std::atomic<SSL_CTX*> latest_{nullptr};
+  static inline std::atomic<milliseconds> time_{milliseconds(0)};
+};
+
 // A client begins handshakes and never goes on: each of them costs the server a signature.
 class TlsFloodTest : public TlsTest {
  protected:
@@ -378,11 +408,14 @@ class TlsFloodTest : public TlsTest {
     options.io_threads = 1;
     options.max_connections_per_client = kFlood + 4;
     options.tls_timeout = std::chrono::minutes(5);  // no handshake times out, however busy the machine is
+    LongHandshakes::watch();
     start(options);
+    LongHandshakes::lengthen(milliseconds(300));
     established = client();
     EXPECT_THAT(get(*established), HasSubstr("GET /x"));
   }
   ~TlsFloodTest() override {
+    LongHandshakes::end();
     for (const int fd : flooding) close(fd);
   }
   void flood(int count = kFlood, in_addr_t address = INADDR_LOOPBACK) {
@@ -421,6 +454,7 @@ TEST_F(TlsFloodTest, DelaysNeitherConnectionsNorOtherClients) {
   // Another address has the next turns.
   EXPECT_LT(computedDuring([&] { EXPECT_TRUE(client({.address = INADDR_LOOPBACK + 1})->connected); }), kFlood / 4);
   EXPECT_LT(computed(), kFlood / 2);
+  LongHandshakes::end();
   EXPECT_TRUE(serves());
   EXPECT_EQ(computed(), kFlood) << "the same address waits for its flood";
 }
