@@ -134,6 +134,7 @@ TEST_F(RoutesTest, ParsedRequestsAreChargedToTheClient) {
   for (int i = 0; i < 20'000; ++i) nested += ",[]";
   const std::string wide = "{\"model\":\"base\",\"prompt\":\"x\",\"other\":[" + nested + "]}";
   EXPECT_EQ(answer("POST", "/v1/completions", wide).status, 400) << "more than the client's share in any case";
+  endRequests();
   ClientCharge held(client);
   ASSERT_EQ(held.resize(3 << 20), MemoryAnswer::kGranted);
   const std::string text = "{\"model\":\"base\",\"prompt\":\"" + std::string(200'000, 'x') + "\"}";
@@ -151,8 +152,7 @@ TEST_F(RoutesTest, AWholeAnswerIsBoundedByTheClientsShare) {
       R"("messages":[{"role":"user","content":"x"}],"n":64,"max_tokens":200,"logprobs":true,"top_logprobs":20)";
   const Json refused = chat(much, 429);
   EXPECT_EQ(refused["error"]["code"], "overloaded");
-  for (int i = 0; i < 500 && engine.running() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(engine.running(), 0u);
+  EXPECT_TRUE(eventually([&] { return engine.running() == 0; }));
   endRequests();
   chat(R"("messages":[{"role":"user","content":"x"}],"n":2,"max_tokens":20,"logprobs":true,"top_logprobs":20)");
 }
@@ -270,38 +270,12 @@ TEST_F(RoutesTest, EngineErrorsOfACompositionNameItsAdapter) {
             "404 The model `base` does not exist or you do not have access to it.");
 }
 
-// Routes over an engine that needs a second for 200 tokens, so that a test can act while an answer is generated.
-class SlowRoutesTest : public ::testing::Test {
- protected:
-  SlowRoutesTest() {
-    routes.serve(std::make_shared<ApiContext>(
-        ApiContext{engine, models, intake, adapter_intake, list_intake, delivery, {}, {}}));
-  }
-  ~SlowRoutesTest() override {
-    intake.finish();
-    adapter_intake.finish();
-    list_intake.finish();
-    engine.stop();
-    delivery.finish();
-  }
-
-  ModelCatalog models{{.name = "base", .text = std::make_shared<FakeCodec>()}};
-  Intake intake{IntakeOptions{.threads = 1}}, adapter_intake{IntakeOptions{.threads = 1}},
-      list_intake{IntakeOptions{.threads = 1}};
-  WorkerPool delivery{1};
-  FakeEngine engine{std::chrono::milliseconds(5)};
-  Routes routes;
-};
-
-TEST_F(SlowRoutesTest, AStreamThatFailsLaterEndsWithTheError) {
-  auto stream = std::make_shared<FakeExchange>();
-  routes.handle({.method = "POST",
-                 .path = "/v1/completions",
-                 .headers = {{"content-type", "application/json"}},
-                 .body = R"({"model":"base","prompt":"x","stream":true,"max_tokens":200})"},
-                stream);
-  while (!stream->streaming()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+TEST_F(RoutesTest, AStreamThatFailsLaterEndsWithTheError) {
+  engine.most_tokens = 1;
+  const auto stream = send("POST", "/v1/completions", R"({"model":"base","prompt":"x","stream":true,"max_tokens":9})");
+  EXPECT_TRUE(eventually([&] { return stream->streaming(); }));
   engine.failFromNow("token 5 is unknown", executor::ResponseErrorCode::kINVALID_ARGUMENT);
+  engine.most_tokens = 9;
   const auto response = stream->wait();
   EXPECT_EQ(response.status, 200) << "the head of the stream was sent before the error";
   const std::string end =
@@ -311,19 +285,15 @@ TEST_F(SlowRoutesTest, AStreamThatFailsLaterEndsWithTheError) {
   EXPECT_EQ(response.body.find("finish_reason\":\"length"), std::string::npos) << "it did not fail while it ran";
 }
 
-TEST_F(SlowRoutesTest, DisconnectStopsTheEngine) {
+TEST_F(RoutesTest, DisconnectStopsTheEngine) {
+  engine.most_tokens = 1;  // so no request ends by itself
   for (const char* stream : {"true", "false"}) {
-    auto exchange = std::make_shared<FakeExchange>();
-    routes.handle(
-        {.method = "POST",
-         .path = "/v1/completions",
-         .headers = {{"content-type", "application/json"}},
-         .body = std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":200,"stream":)") + stream + "}"},
-        exchange);
-    while (engine.running() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto exchange =
+        send("POST", "/v1/completions",
+             std::string(R"({"model":"base","prompt":"x","n":3,"max_tokens":9,"stream":)") + stream + "}");
+    EXPECT_TRUE(eventually([&] { return engine.running() == 3; }));
     exchange->disconnect();
-    // The requests end long before they have generated 200 tokens, which takes a second.
-    while (engine.running() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(eventually([&] { return engine.running() == 0; }));
   }
   EXPECT_EQ(engine.cancelled, 6);
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/testing/eventually.h"
 #include "server/http/http.h"
 #include "server/model/engine_client.h"
 #include "text/text_codec.h"
@@ -217,6 +218,9 @@ class FakeEngine : public EngineClient {
   std::string adapter_content;  // Result::adapterContentHash of requests with an adapter
   executor::IdType replaced_after = std::numeric_limits<executor::IdType>::max();  // greater ids have "replaced"
   int32_t cached_tokens = 0;  // Result::cachedTokens of the first request, and twice as many of later ones
+  // Requests that have so many tokens wait until the test changes the number. So they do not end before the test has
+  // done with them what it shows.
+  std::atomic<int> most_tokens{std::numeric_limits<int>::max()};
   std::atomic<int> cancelled{0};
   std::vector<executor::Request> seen;
   std::map<executor::IdType, std::filesystem::path> adapters;
@@ -241,7 +245,8 @@ class FakeEngine : public EngineClient {
       wake_.wait(lock, [this] { return stop_ || !requests_.empty(); });
       if (stop_) return;
       for (auto it = requests_.begin(); it != requests_.end();) {
-        it = advance(it->first, it->second) ? requests_.erase(it) : std::next(it);
+        const bool held = std::ssize(it->second.made) >= most_tokens;
+        it = !held && advance(it->first, it->second) ? requests_.erase(it) : std::next(it);
       }
       lock.unlock();
       std::this_thread::sleep_for(step_);
@@ -377,7 +382,7 @@ class FakeExchange : public HttpExchange {
   }
   HttpResponse wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return done_; });
+    changed_.wait_for(lock, kPatience, [this] { return done_; });
     if (!done_) return {.status = 0};
     return {.status = response_.status,
             .content_type = response_.content_type,

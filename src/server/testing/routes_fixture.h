@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/testing/eventually.h"
 #include "server/routes/routes.h"
 #include "server/testing/fakes.h"
 
@@ -113,11 +114,7 @@ class RoutesTest : public ::testing::Test {
   // Waits until no request holds memory. That of an answered one is charged until its handler has returned, on any
   // thread. A response that a test keeps is still charged.
   void endRequests() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (clients->used() > 0 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_EQ(clients->used(), 0U);
+    EXPECT_TRUE(eventually([&] { return clients->used() == 0; })) << clients->used();
   }
 
   std::shared_ptr<const FakeCodec> codec = std::make_shared<FakeCodec>();
