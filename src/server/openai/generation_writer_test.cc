@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "server/testing/routes_fixture.h"
 
@@ -118,9 +121,12 @@ TEST(GenerationWriterTest, NothingIsWrittenForAClientThatIsGone) {
 // Records whose echoes are written when.
 class OrderedExchange : public FakeExchange {
  public:
-  OrderedExchange(char name, std::vector<char>& order, std::mutex& mutex) : name_(name), order_(order), mutex_(mutex) {}
+  // Nothing is written before `begin`.
+  OrderedExchange(char name, std::vector<char>& order, std::mutex& mutex, std::shared_future<void> begin)
+      : name_(name), order_(order), mutex_(mutex), begin_(std::move(begin)) {}
   bool write(std::string_view bytes) override {
     constexpr size_t kLarge = 1024;
+    begin_.wait();
     if (bytes.size() > kLarge) {
       {
         const std::lock_guard lock(mutex_);
@@ -135,6 +141,7 @@ class OrderedExchange : public FakeExchange {
   char name_;
   std::vector<char>& order_;
   std::mutex& mutex_;
+  std::shared_future<void> begin_;
 };
 
 // A prompt is one token, however long its text is.
@@ -150,11 +157,16 @@ TEST_F(RoutesTest, GenerationsTakeTurnsWithinTheirEchoes) {
   std::mutex mutex;
   const std::string echo(100'000, 'e');
   const std::string names = "ABC";  // one more than there are delivery threads
+  std::atomic<int> enqueued{0};
+  engine.on_enqueue = [&] { ++enqueued; };
   for (const char* log_probs : {"", R"("logprobs":1,)"}) {
     order.clear();
+    enqueued = 0;
+    std::promise<void> begin;
+    const std::shared_future<void> begins = begin.get_future().share();
     std::vector<std::shared_ptr<FakeExchange>> exchanges;
     for (const char name : names) {
-      exchanges.push_back(std::make_shared<OrderedExchange>(name, order, mutex));
+      exchanges.push_back(std::make_shared<OrderedExchange>(name, order, mutex, begins));
       routes.handle({.method = "POST",
                      .path = "/v1/completions",
                      .headers = {{"content-type", "application/json"}},
@@ -162,6 +174,9 @@ TEST_F(RoutesTest, GenerationsTakeTurnsWithinTheirEchoes) {
                              std::string(log_probs) + R"("prompt":")" + echo + "\"}"},
                     exchanges.back());
     }
+    // Each answer then waits for a delivery thread, or has one.
+    EXPECT_TRUE(eventually([&] { return enqueued == std::ssize(names) && engine.running() == 0; }));
+    begin.set_value();
     for (const auto& exchange : exchanges) {
       std::vector<std::string> texts(16);
       for (const Json& event : events(exchange->wait().body)) {

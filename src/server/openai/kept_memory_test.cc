@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "server/access/fair_share.h"
@@ -64,6 +65,7 @@ TEST_F(KeptMemoryTest, AnEchoIsChargedWhileItIsMade) {
   const HttpResponse response = echo(100, 7);
   EXPECT_EQ(response.status, 429) << response.body.substr(0, 200);
   EXPECT_LT(counting->decoded, 50U);
+  endRequests();
   const HttpResponse short_echo = echo(3, 1);
   EXPECT_EQ(short_echo.status, 200);
   EXPECT_EQ(Json::parse(short_echo.body)["choices"][0]["text"], "xxxx");
@@ -122,7 +124,8 @@ class SlowTextTest : public RoutesTest {
  protected:
   class SlowCodec : public FakeCodec {
    public:
-    explicit SlowCodec(std::vector<char>& order, std::mutex& mutex) : order_(order), mutex_(mutex) {}
+    SlowCodec(std::vector<char>& order, std::mutex& mutex, std::shared_future<void> begin)
+        : order_(order), mutex_(mutex), begin_(std::move(begin)) {}
     std::unique_ptr<TextStream> newStream(const TextStreamOptions&) const override {
       return std::make_unique<Stream>(*this);
     }
@@ -132,6 +135,7 @@ class SlowTextTest : public RoutesTest {
      public:
       explicit Stream(const SlowCodec& codec) : codec_(codec) {}
       Piece push(int32_t token) override {
+        codec_.begin_.wait();
         {
           const std::lock_guard lock(codec_.mutex_);
           codec_.order_.push_back(static_cast<char>(token));
@@ -146,8 +150,10 @@ class SlowTextTest : public RoutesTest {
     };
     std::vector<char>& order_;
     std::mutex& mutex_;
+    std::shared_future<void> begin_;
   };
 
+  std::promise<void> begin;  // no text is made before
   std::vector<char> order;
   std::mutex mutex;
 };
@@ -157,7 +163,9 @@ TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
                      .adapter_id = 0,
                      .fingerprint = "fp",
                      .created = 9,
-                     .text = std::make_shared<SlowCodec>(order, mutex)});
+                     .text = std::make_shared<SlowCodec>(order, mutex, begin.get_future().share())});
+  std::atomic<int> enqueued{0};
+  engine.on_enqueue = [&] { ++enqueued; };
   std::vector<std::shared_ptr<FakeExchange>> exchanges;
   constexpr int kTokens = 100;
   const std::string names = "ABC";  // one more than there are delivery threads
@@ -166,6 +174,9 @@ TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
         {"model", "slow"}, {"prompt", std::vector<int32_t>(1, name)}, {"max_tokens", kTokens}, {"temperature", 0}};
     exchanges.push_back(send("POST", "/v1/completions", body.dump()));
   }
+  // Each answer then waits for a delivery thread, or has one.
+  EXPECT_TRUE(eventually([&] { return enqueued == std::ssize(names) && engine.running() == 0; }));
+  begin.set_value();
   for (size_t i = 0; i < names.size(); ++i) {
     const Json whole = Json::parse(exchanges[i]->wait().body);
     EXPECT_EQ(whole["choices"][0]["text"], std::string(kTokens, names[i]));
