@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "base/log.h"
 
@@ -37,7 +38,8 @@ std::string extension(std::chrono::microseconds time) { return fmt::format("EXTE
 
 }  // namespace
 
-ServiceManager::ServiceManager() : socket_(variable("NOTIFY_SOCKET")) {
+ServiceManager::ServiceManager(std::function<Clock::time_point()> now)
+    : socket_(variable("NOTIFY_SOCKET")), now_(std::move(now)) {
   const bool known = socket_.starts_with('/') || (socket_.starts_with('@') && socket_.size() > 1);
   if (!socket_.empty() && (!known || socket_.size() >= sizeof(sockaddr_un::sun_path))) {
     log::warn("NOTIFY_SOCKET {}: neither the path of a socket nor an abstract name; the service manager hears nothing",
@@ -76,7 +78,7 @@ void ServiceManager::loading() {
 void ServiceManager::ready(std::string_view status) {
   repeater_.reset();
   send(fmt::format("READY=1\nSTATUS={}", status));
-  last_sign_ = std::chrono::steady_clock::now();
+  last_sign_ = now_();
 }
 
 void ServiceManager::reloading() {
@@ -88,7 +90,7 @@ void ServiceManager::reloading() {
 
 void ServiceManager::alive() {
   if (watchdog_.count() == 0) return;
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = now_();
   if (now - last_sign_ < watchdog_ / 2) return;
   last_sign_ = now;
   send("WATCHDOG=1");

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,9 +16,11 @@ namespace chorus::server {
 // All functions do nothing if no service manager listens. Not thread-safe.
 class ServiceManager {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. A socket is a path, or a name in Linux' abstract namespace if
-  // it begins with '@'.
-  ServiceManager();
+  // it begins with '@'. now: the time by which signs of life are due; tests have their own.
+  explicit ServiceManager(std::function<Clock::time_point()> now = Clock::now);
 
   bool isListening() const { return !socket_.empty(); }
 
@@ -53,7 +56,8 @@ class ServiceManager {
 
   std::string socket_;                     // as in NOTIFY_SOCKET; empty: nobody listens
   std::chrono::microseconds watchdog_{0};  // 0: no sign of life is expected
-  std::chrono::steady_clock::time_point last_sign_{};
+  std::function<Clock::time_point()> now_;
+  Clock::time_point last_sign_{};
   std::unique_ptr<Repeater> repeater_;
 };
 

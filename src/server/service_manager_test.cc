@@ -8,7 +8,8 @@
 
 #include <cstddef>
 #include <string>
-#include <thread>
+
+#include "base/testing/eventually.h"
 
 namespace chorus::server {
 namespace {
@@ -25,7 +26,7 @@ class Manager {
     if (name_.front() == '@') address.sun_path[0] = '\0';
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name_.size());
     EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), length), 0);
-    const timeval timeout{5, 0};
+    const timeval timeout{kPatience.count(), 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setenv("NOTIFY_SOCKET", name_.c_str(), 1);
   }
@@ -64,11 +65,17 @@ TEST(ServiceManagerTest, HearsLoadingReadyAndStopping) {
     EXPECT_EQ(manager.message(), "READY=1\nSTATUS=Serving at http://127.0.0.1:1");
     service.alive();
     EXPECT_FALSE(manager.hasMessage()) << "no watchdog is configured";
+    const auto now = [] {
+      return std::chrono::duration_cast<std::chrono::microseconds>(ServiceManager::Clock::now().time_since_epoch());
+    };
+    const auto before = now();
     service.reloading();
+    const auto after = now();
     const std::string start = "RELOADING=1\nMONOTONIC_USEC=", reload = manager.message();
     ASSERT_EQ(reload.substr(0, start.size()), start);
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    EXPECT_NEAR(std::stod(reload.substr(start.size())) / 1e6, std::chrono::duration<double>(now).count(), 5);
+    const int64_t stated = std::stoll(reload.substr(start.size()));
+    EXPECT_LE(before.count(), stated);
+    EXPECT_LE(stated, after.count());
     service.stopping("Draining", milliseconds(1500));
     EXPECT_EQ(manager.message(), "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=1500000");
   }
@@ -78,13 +85,17 @@ TEST(ServiceManagerTest, GetsASignOfLifeInEachHalfOfTheInterval) {
   Manager manager(abstractName());
   setenv("WATCHDOG_USEC", "40000", 1);
   setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
-  ServiceManager service;
+  ServiceManager::Clock::time_point now{};
+  ServiceManager service([&] { return now; });
   service.ready("");
   manager.message();
   service.alive();
   EXPECT_FALSE(manager.hasMessage()) << "too early";
   for (int i = 0; i < 3; ++i) {
-    std::this_thread::sleep_for(milliseconds(25));
+    now += milliseconds(19);
+    service.alive();
+    EXPECT_FALSE(manager.hasMessage()) << "too early";
+    now += milliseconds(1);
     service.alive();
     service.alive();
     EXPECT_EQ(manager.message(), "WATCHDOG=1");
