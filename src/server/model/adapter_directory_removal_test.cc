@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <thread>
 
 #include "base/testing/error_of.h"
 #include "server/testing/adapter_directory_fixture.h"
@@ -136,12 +135,13 @@ TEST_F(AdapterDirectoryTest, ADirectoryThatIsBackInAMomentStays) {
   auto directory = open();
   directory->scan();
   fs::rename(dir, root / "aside");
-  std::thread back([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    fs::rename(root / "aside", dir);
-  });
-  EXPECT_TRUE(directory->scan().removed.empty());
-  back.join();
+  int looks = 0;
+  const auto before_each_look = [&] {
+    if (++looks == 2) fs::rename(root / "aside", dir);
+    return false;
+  };
+  EXPECT_TRUE(directory->scan({.stop = before_each_look}).removed.empty());
+  EXPECT_EQ(looks, 2);
   EXPECT_NE(catalog.find("a"), nullptr);
 }
 

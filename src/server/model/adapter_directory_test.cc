@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/testing/error_of.h"
+#include "base/testing/eventually.h"
 #include "server/testing/adapter_directory_fixture.h"
 
 namespace chorus::server {
@@ -164,13 +165,14 @@ TEST_F(AdapterDirectoryTest, WhatCannotBeServedKeepsItsOldContent) {
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});
 }
 
-// Returns what the scans find until one of them finds something, or after two seconds.
+// Returns what the scans find until one of them finds something. A failed attempt is repeated after 16 times as long as
+// it took.
 AdapterDirectory::Found scanUntilFound(AdapterDirectory& directory) {
   AdapterDirectory::Found found;
-  for (int i = 0; i < 200 && found.added.empty() && found.replaced.empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  eventually([&] {
     found = directory.scan();
-  }
+    return !found.added.empty() || !found.replaced.empty();
+  });
   return found;
 }
 
@@ -210,11 +212,17 @@ TEST_F(AdapterDirectoryTest, AFailedAttemptThatTookLongIsNotRepeatedSoon) {
   refusing = "slow";
   refusal = ErrorCode::kExhausted;
   reading_time = std::chrono::milliseconds(100);
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(directory->scan().added.empty());
-  EXPECT_EQ(texts_read, 1);
+  EXPECT_TRUE(directory->scan().added.empty());
+  const auto first_end = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(directory->scan().added.empty());
+  const int attempts = texts_read;
+  // It is due again after 16 times as long as it took. Then the test was held up.
+  if (std::chrono::steady_clock::now() - first_end < 16 * reading_time) {
+    EXPECT_EQ(attempts, 1);
+  }
   write("slow", "other weights");
   directory->scan();
-  EXPECT_EQ(texts_read, 2) << "changed files are tried at once";
+  EXPECT_EQ(texts_read, attempts + 1) << "changed files are tried at once";
 }
 
 TEST_F(AdapterDirectoryTest, LargeHeadersAreLeftUntilTheOthersAreRead) {
@@ -229,11 +237,11 @@ TEST_F(AdapterDirectoryTest, LargeHeadersAreLeftUntilTheOthersAreRead) {
   write("large", "other weights");
   found = directory->scan({.leave_slow = true});
   EXPECT_TRUE(found.replaced.empty());
-  for (int i = 0; i < 300 && found.replaced.empty(); ++i) {  // until its files have been left alone
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  eventually([&] {  // until its files have been left alone
     directory->scan({.leave_slow = true});
     directory->readTexts(found);
-  }
+    return !found.replaced.empty();
+  });
   EXPECT_EQ(found.replaced, std::vector<std::string>{"large"});
 
   EXPECT_EQ(open()->scan({.defer_texts = true}).added.size(), 3u) << "nothing is left while the server starts";

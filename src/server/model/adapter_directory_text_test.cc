@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "base/testing/error_of.h"
+#include "base/testing/eventually.h"
 #include "server/testing/adapter_directory_fixture.h"
 
 namespace chorus::server {
@@ -94,11 +98,12 @@ TEST_F(DeferredTextTest, AnErrorThatMayPassIsTriedAgain) {
   directory->scan({.defer_texts = true});
   refusing = "a";
   refusal = ErrorCode::kInternal;
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(readTexts(*directory), 1u);
+  // The time until the next attempt is 16 times that of this one, and doubles each time.
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(readTexts(*directory), 1u);
   ASSERT_NE(catalog.find("a"), nullptr) << "it stays listed";
   EXPECT_EQ(textOf("a"), nullptr);
   refusing = "none";
-  for (int i = 0; i < 200 && readTexts(*directory) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(eventually([&] { return readTexts(*directory) == 0; }));
   EXPECT_NE(textOf("a"), nullptr);
 }
 
@@ -107,13 +112,16 @@ TEST_F(DeferredTextTest, ATextIsReadWhileOthersUseTheAdapter) {
   withText("a");
   auto directory = open();
   directory->scan({.defer_texts = true});
-  reading_time = std::chrono::milliseconds(500);
+  std::promise<void> begun, release;
+  while_text_is_read = [&] {
+    begun.set_value();
+    EXPECT_EQ(release.get_future().wait_for(kPatience), std::future_status::ready) << "the load waits for the text";
+  };
   std::thread reader([&] { readTexts(*directory); });
-  while (texts_read == 0) std::this_thread::yield();
-  const auto begin = std::chrono::steady_clock::now();
+  begun.get_future().wait();
   EXPECT_EQ(errorOf(engine.loads.at(1)), "");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
   EXPECT_EQ(textOf("a"), nullptr);
+  release.set_value();
   reader.join();
   EXPECT_NE(textOf("a"), nullptr);
 }
@@ -200,6 +208,7 @@ TEST_F(DeferredTextTest, AScanThatLeavesWhatIsSlowTakesAllElse) {
 TEST_F(DeferredTextTest, ATokenizerThatTakesLongIsReadAfterAllOthers) {
   for (const char* name : {"a", "b", "c"}) withText(name);
   costly = "a";
+  quick_time = std::chrono::seconds(2);
   auto directory = open();
   EXPECT_THAT(directory->scan().added, ElementsAre("b", "c", "a"));
 }
@@ -207,6 +216,7 @@ TEST_F(DeferredTextTest, ATokenizerThatTakesLongIsReadAfterAllOthers) {
 TEST_F(DeferredTextTest, ATokenizerThatTakesLongHasItsTurnAmongManyOthers) {
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) withText(name);
   costly = "a";
+  quick_time = std::chrono::seconds(2);
   auto directory = open();
   EXPECT_THAT(directory->scan().added, ElementsAre("b", "c", "a", "d", "e", "f"));
 }
@@ -214,7 +224,8 @@ TEST_F(DeferredTextTest, ATokenizerThatTakesLongHasItsTurnAmongManyOthers) {
 TEST_F(DeferredTextTest, AnAdapterThatTookLongRestsWhateverChanges) {
   withText("a");
   reading_time = std::chrono::milliseconds(1000);
-  auto directory = open({.refresh = AdapterRefresh::kSync, .quick_time = std::chrono::milliseconds(500)});
+  quick_time = std::chrono::milliseconds(500);
+  auto directory = open();
   directory->scan();
   EXPECT_EQ(texts_read, 1);
   reading_time = {};
@@ -243,7 +254,8 @@ TEST_F(DeferredTextTest, ALongScanReadsASlowTextForWhichRequestsWait) {
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) adapter(name, root / "served");
   withText("z");
   costly = "z";
-  auto directory = open({.quick_time = std::chrono::milliseconds(100)});
+  quick_time = std::chrono::milliseconds(100);
+  auto directory = open({});
   directory->scan({.defer_texts = true});
   bool called = false;
   EXPECT_TRUE(catalog.waitForText("z", [&] { called = true; }));
@@ -251,8 +263,11 @@ TEST_F(DeferredTextTest, ALongScanReadsASlowTextForWhichRequestsWait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return false;
   };
-  directory->scan({.stop = slowly, .leave_slow = true});
-  EXPECT_TRUE(called);
+  // If a turn of it takes longer than 100 ms because the machine is busy, it first rests.
+  EXPECT_TRUE(eventually([&] {
+    directory->scan({.stop = slowly, .leave_slow = true});
+    return called;
+  }));
   EXPECT_NE(textOf("z"), nullptr);
 }
 

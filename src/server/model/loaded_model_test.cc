@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <thread>
 
 #include "base/json.h"
+#include "base/testing/eventually.h"
 #include "server/routes/routes.h"
 #include "server/testing/fakes.h"
 #include "support/test_paths.h"
@@ -117,8 +117,7 @@ TEST_F(LoadedModelTest, AdaptersThatTakeTooLongAtStartAreRegisteredLater) {
   options.lora_start_time = {};
   LoadedModel early(options, locateEngine(options));
   const ModelCatalog& catalog = early.context()->models;
-  for (int i = 0; i < 500 && catalog.list().size() < 6; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(catalog.list().size(), 6U) << "the base and five adapters";
+  EXPECT_TRUE(eventually([&] { return catalog.list().size() == 6; })) << "the base and five adapters";
 }
 
 TEST_F(LoadedModelTest, AModelOfAHuggingFaceCacheIsServedByItsNameThere) {

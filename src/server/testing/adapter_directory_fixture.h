@@ -106,13 +106,15 @@ class AdapterDirectoryTest : public ::testing::Test {
   void write(const std::string& name, const std::string& weights) {
     std::ofstream(root / "served" / name / "adapter_model.safetensors") << weights;
   }
-  std::unique_ptr<AdapterDirectory> open(const AdapterDirectoryOptions& options = {.refresh = AdapterRefresh::kSync}) {
+  std::unique_ptr<AdapterDirectory> open(AdapterDirectoryOptions options = {.refresh = AdapterRefresh::kSync}) {
+    options.quick_time = quick_time;
     const auto load_text = [this](const Directory& directory, WorkMeter& meter,
                                   bool parse) -> std::shared_ptr<const TextCodec> {
       if (!parse && directory.path().filename() != speaking) return catalog.base().text;
       if (!parse) return own_read ? own : nullptr;
       ++texts_read;
       std::this_thread::sleep_for(reading_time);
+      if (while_text_is_read) while_text_is_read();
       if (const auto end = meter.limits().deadline;
           directory.path().filename() == costly && end - WorkMeter::Clock::now() < std::chrono::seconds(10)) {
         std::this_thread::sleep_until(end);
@@ -135,6 +137,9 @@ class AdapterDirectoryTest : public ::testing::Test {
   std::atomic<int> texts_read = 0;
   bool own_read = false;
   std::chrono::milliseconds reading_time{0};  // of one text
+  std::function<void()> while_text_is_read;
+  // AdapterDirectoryOptions::quick_time. No adapter counts as slow because the machine is.
+  std::chrono::milliseconds quick_time = std::chrono::hours(1);
   std::shared_ptr<const TextCodec> own = std::make_shared<FakeCodec>();
   ModelCatalog catalog{{.name = "base", .fingerprint = "fp", .text = std::make_shared<FakeCodec>()}};
   RegisteringEngine engine;
