@@ -467,6 +467,7 @@ TEST_F(TlsFloodTest, IsNotWaitedForByStop) {
 
 // While another client has turns, too.
 TEST_F(TlsFloodTest, HoldsNoMoreConnectionsThanAllowed) {
+  LongHandshakes::lengthen(milliseconds(1000));  // many connections are opened meanwhile
   flood(kFlood, INADDR_LOOPBACK + 1);
   flood(3 * kFlood);
   const auto most = static_cast<int64_t>(2 * kFlood + 4);
