@@ -161,9 +161,7 @@ TEST_F(ExecutorRandomTest, AThousandRequestsCancelledAtAnyMoment) {
     }
   }
   // Loads of requests that were cancelled end later; an adapter that loads counts as pinned.
-  for (int i = 0; i < 2000 && core->adapterCacheStats().host.pinnedAdapters > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  EXPECT_TRUE(eventually([&] { return core->adapterCacheStats().host.pinnedAdapters == 0; }));
   core->shutdown();
   EXPECT_EQ(core->kvCacheStats().usedNumBlocks, 0);
   EXPECT_EQ(core->adapterCacheStats().host.pinnedAdapters, 0);

@@ -179,8 +179,8 @@ TEST_F(ExecutorStatisticsTest, PausedRequestsHaveStatistics) {
   options.scheduler.kv_blocks = 16;
   options.iter_stats_max = options.request_stats_max = 1000;
   start();
-  gate.open();
   for (int32_t i = 1; i <= 4; ++i) ids.push_back(enqueue(request({i, i}, 30)));
+  gate.open();  // the first step waits for all of them
   for (const auto id : ids) resultOf(id);
   core->shutdown();
   steps = core->takeStats();

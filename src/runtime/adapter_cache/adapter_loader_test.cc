@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "base/testing/eventually.h"
+
 namespace chorus {
 namespace {
 
@@ -78,7 +80,7 @@ TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
   EXPECT_EQ(load.key.task_id, 1u);
   EXPECT_NE(load.parts, nullptr);
   EXPECT_GE(load.seconds, 0.040) << "both waits count";
-  EXPECT_LT(load.seconds, 60);
+  EXPECT_LT(load.seconds, kPatience.count()) << "in seconds";
   EXPECT_EQ(begun, (std::vector<std::string>{"unsettled", "good", "unsettled", "unsettled"}));
 }
 
@@ -103,16 +105,14 @@ TEST_F(AdapterLoaderTest, SlowLoadsDoNotDelayOthers) {
   };
   for (uint64_t id = 0; id < 8; ++id) submit(id, true);
   for (uint64_t id = 8; id < 16; ++id) submit(id, false);
-  for (int i = 0; i < 1000 && light_done < 8; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(light_done, 8);
+  EXPECT_TRUE(eventually([&] { return light_done == 8; }));
   EXPECT_LE(heavy_begun, 1);
   closed.unlock();
   size_t done = 0;
-  for (int i = 0; i < 1000 && done < 16; ++i) {
+  EXPECT_TRUE(eventually([&] {
     while (two.takeDone()) ++done;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  EXPECT_EQ(done, 16u);
+    return done == 16;
+  }));
 }
 
 // However many slow loads a client has, another client's does not wait for them.
@@ -130,10 +130,6 @@ TEST_F(AdapterLoaderTest, AClientLeavesAWorkerToOthers) {
   };
   std::unique_lock closed(gate);
   AdapterLoader two(load, 2, [] {});
-  const auto eventually = [](auto condition) {
-    for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
-    return condition();
-  };
   for (uint64_t id = 0; id < 8; ++id) two.submit({id, 1}, source("slow"), 1);
   EXPECT_TRUE(eventually([&] { return slow_begun == 2; })) << "a client has the workers that were asked for";
   for (uint64_t id = 8; id < 12; ++id) two.submit({id, 1}, source("other"), 2);
@@ -190,11 +186,10 @@ TEST_F(AdapterLoaderTest, AWorkerSurvivesWhateverALoadThrows) {
   other.submit({3, 1}, source("refused"));
   other.submit({4, 1}, source("good"));
   std::vector<AdapterLoad> loads;
-  for (int i = 0; i < 1000 && loads.size() < 4; ++i) {
+  ASSERT_TRUE(eventually([&] {
     while (auto load = other.takeDone()) loads.push_back(std::move(*load));
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  ASSERT_EQ(loads.size(), 4u);
+    return loads.size() == 4;
+  }));
   EXPECT_EQ(loads[0].error_code, ErrorCode::kExhausted);
   EXPECT_EQ(loads[1].error_code, ErrorCode::kInternal);
   EXPECT_FALSE(loads[1].reported);

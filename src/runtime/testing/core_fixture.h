@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/testing/eventually.h"
 #include "models/compose_adapters.h"
 #include "runtime/executor_core.h"
 #include "runtime/testing/fake_network.h"
@@ -82,7 +83,7 @@ class CoreFixture : public ::testing::Test {
   std::vector<executor::Response> finish(executor::IdType id) {
     std::vector<executor::Response> all;
     for (;;) {
-      auto responses = core->responses().awaitOne(id, std::chrono::seconds(20));
+      auto responses = core->responses().awaitOne(id, kPatience);
       if (responses.empty()) {
         ADD_FAILURE() << "request " << id << " did not answer in time";
         return all;
