@@ -71,6 +71,11 @@ class ConnectionStream {
     }
     boost::asio::post(executor(), [read, handler = std::move(handler)]() mutable { read(handler); });
   }
+  // Whether bytes from the client wait in the socket.
+  bool hasInput() const {
+    ErrorCode ignored;
+    return socket_.available(ignored) > 0;
+  }
   // Writes some of the bytes, which must stay valid until the handler, a void(ErrorCode, size_t bytes), is called.
   template <typename Handler>
   void writeSome(std::string_view bytes, Handler handler) {

@@ -299,7 +299,7 @@ void HttpServer::Impl::stopAccepting() {
 
 bool HttpServer::Impl::waitUntilClosed(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return closed_.wait_for(lock, timeout, [this] { return open_.empty(); });
+  return closed_.wait_for(lock, timeout, [this] { return !accepting_ && open_.empty(); });
 }
 
 void HttpServer::Impl::stop() {

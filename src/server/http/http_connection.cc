@@ -212,6 +212,12 @@ void HttpConnection::onDeadline() {
   const auto now = steady_clock::now();
   if (now < nextDeadline()) return waitForDeadline();
   const bool mid_request = state_ == State::kReading && (decoder_ || !input_.empty());
+  if (!mid_request && state_ == State::kReading && now < std::min(arrivals_end_, write_deadline_) &&
+      arrivals_end_ != steady_clock::time_point::max() && stream_.hasInput()) {
+    // The server stops, and a request has come in time that a busy machine has not read yet.
+    deadline_ = arrivals_end_;
+    return waitForDeadline();
+  }
   if (!mid_request || now >= write_deadline_) {
     if (behind_) stream_.resetOnClose();
     return close();
