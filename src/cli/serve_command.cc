@@ -425,8 +425,8 @@ void addServeCommand(CLI::App& app, std::span<const char* const> words) {
   serve
       ->add_option(
           "--drain_timeout", options.drain_timeout_seconds,
-          "Seconds after SIGTERM or SIGINT in which running requests may finish and the server ends; 3 s before "
-          "their end, or half of them if that is less, it cancels what still runs")
+          "Seconds after SIGTERM or SIGINT and --drain_delay in which running requests may finish and the server ends; "
+          "3 s before their end, or half of them if that is less, it cancels what still runs")
       ->check(inRange(0.0, 1e6))
       ->capture_default_str();
   serve

@@ -113,11 +113,15 @@ using Clock = std::chrono::steady_clock;
 // The end of the drain timeout, in which requests are cancelled, threads end and clients read their last answers.
 constexpr std::chrono::milliseconds kFinalPhase{3000};
 
+// The part of a drain timeout in which nothing is cancelled.
+std::chrono::milliseconds untilCancel(std::chrono::milliseconds timeout) {
+  return timeout - std::min(kFinalPhase, timeout / 2);
+}
+
 // The moments of a drain that begins now.
 struct Drain {
-  explicit Drain(const ServeOptions& options)
-      : end(Clock::now() + milliseconds(options.drain_timeout_seconds)),
-        cancel(end - std::min(kFinalPhase, milliseconds(options.drain_timeout_seconds) / 2)) {}
+  explicit Drain(std::chrono::milliseconds timeout)
+      : end(Clock::now() + timeout), cancel(end - timeout + untilCancel(timeout)) {}
 
   Clock::time_point end;     // when the process should have ended
   Clock::time_point cancel;  // when requests that still run are cancelled
@@ -136,7 +140,17 @@ void leave(const ServeOptions& options, Routes& routes, HttpServer& server, Serv
     log::info("not ready any more; requests are still accepted for {} s", options.drain_delay_seconds);
     std::this_thread::sleep_for(delay);
   }
-  server.stopAccepting();
+  server.stopAccepting(std::min(HttpServer::kLastArrivals, untilCancel(milliseconds(options.drain_timeout_seconds))));
+}
+
+// Ends the process then, if it has not ended by itself: a load of an adapter cannot be stopped, and the model's end
+// waits for it.
+void endProcessAt(Clock::time_point end) {
+  std::thread([end] {
+    std::this_thread::sleep_until(end);
+    std::fflush(nullptr);
+    std::_Exit(EXIT_SUCCESS);
+  }).detach();
 }
 
 // Waits until the last answer is read. Returns false when it is time to cancel what still runs.
@@ -305,11 +319,11 @@ void serve(const ServeOptions& options) {
     manager.alive();
   }
   leave(options, routes, server, manager);
-  const Drain drain(options);
+  const Drain drain(milliseconds(options.drain_timeout_seconds));
   const bool closed = finishRequests(drain, server, *model);
   routes.drain();
   if (!closed) {
-    log::warn("the drain timeout of {} s is about to end; cancelling what still runs", options.drain_timeout_seconds);
+    log::warn("cancelling what still runs: the drain timeout of {} s ends soon", options.drain_timeout_seconds);
   }
   // Requests that still run end with an error. The waits below give it time to reach the clients.
   if (!model->stop()) {
@@ -326,6 +340,7 @@ void serve(const ServeOptions& options) {
   server.waitUntilClosed(std::clamp(left, kLeast, kMost));
   server.stop();
   log::info("stopped");
+  endProcessAt(std::max(drain.end, Clock::now() + kLeast));
 }
 
 }  // namespace chorus::server

@@ -139,8 +139,11 @@ def tls_garbage(stage):
 def tls_half_open(stage):
     """One address opens thousands of connections and never completes a handshake."""
     announced = b"\x16\x03\x01\x40\x00" + b"\x01" + (131_000).to_bytes(3, "big") + bytes(16380)
+    body = b"\x03\x03" + bytes(33) + (15_600).to_bytes(2, "big") + b"\x13\x01" * 7_800 + b"\x01\x00"
+    repeated = b"\x16\x03\x01" + (len(body) + 4).to_bytes(2, "big") + b"\x01" + len(body).to_bytes(3, "big") + body
     for label, first_bytes in (("silent", b""), ("half a handshake", hello()[:60]), ("a whole first message", hello()),
-                               ("a first message that announces 131,000 bytes", announced)):
+                               ("a first message that announces 131,000 bytes", announced),
+                               ("a first message of 7,800 cipher suites", repeated)):
         results = stage.attack_all([(hold_open, 2000, wire.ATTACKER, first_bytes, 3), (health_over_tls, 3)])
         stage.check_answers(results[-1], {200}, within=2)
         stage.check_time(results[-1], f"{label}: no answer of health")

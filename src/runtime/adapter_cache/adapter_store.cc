@@ -222,6 +222,7 @@ void AdapterStore::claim(std::span<AdapterLease* const> leases, int32_t times_by
       throw cacheFull(ErrorCode::kBusy, lease->members.front().key.task_id);
     // The sequences use the same adapters: if one of them found no room, neither do the others.
     for (AdapterLease* other : leases) other->no_room = true;
+    if (reject_when_full_) return;
     may_load_ = false;
     claims_left_ = std::min(claims_left_, max_bypasses - times_bypassed);
     return;

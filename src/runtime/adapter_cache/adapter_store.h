@@ -71,8 +71,8 @@ class AdapterStore {
   // max_bypasses times. times_bypassed: how often this request has been overtaken so far.
   //
   // With AdapterCapacity::reject_when_full there is no such waiting for adapters of other requests: claim() throws
-  // Error(kBusy) for a request that finds no room beside them, and nothing has changed then. What it waits for is the
-  // end of loads whose requests are gone.
+  // Error(kBusy) for a request that finds no room beside them, and nothing has changed then. It waits only for the
+  // end of loads whose requests are gone, and holds up no other requests meanwhile.
   //
   // own: what the client's requests have claimed before, if clients share the cache; null: no limit. Together with
   // these leases it may be no larger than what it leaves for others: room that is free or that evictions can free.

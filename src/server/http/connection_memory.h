@@ -11,8 +11,9 @@ namespace chorus::server {
 //   KiB            HTTP   TLS
 //   idle              2    16
 //   handshake         -    60   an answered hello, then most of a record
-//   header           25    55   100 fields of 150 bytes; with TLS also most of the next record
+//   header           29    72   16,384 bytes; with TLS also most of the next record, and 15 KB of protocol names, which
+//                               OpenSSL keeps
 inline constexpr size_t kConnectionBytes = size_t{32} << 10;
-inline constexpr size_t kTlsConnectionBytes = size_t{64} << 10;
+inline constexpr size_t kTlsConnectionBytes = size_t{80} << 10;
 
 }  // namespace chorus::server

@@ -51,7 +51,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
   void start();
   void closeAfterAnswers() { leaving_ = true; }
-  void stopAccepting();
+  void stopAccepting(std::chrono::milliseconds arrivals);
   bool waitUntilClosed(std::chrono::milliseconds timeout);
   void stop();
 
@@ -279,15 +279,15 @@ std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::connections() {
   return alive;
 }
 
-void HttpServer::Impl::stopAccepting() {
+void HttpServer::Impl::stopAccepting(std::chrono::milliseconds arrivals) {
   leaving_ = true;
   ended_ = true;
-  asio::post(acceptor_.get_executor(), [self = shared_from_this()] {
+  asio::post(acceptor_.get_executor(), [self = shared_from_this(), arrivals] {
     error_code ignored;
     if (self->acceptor_.is_open()) self->acceptLast();
     self->acceptor_.close(ignored);
     self->retry_timer_.cancel();
-    for (const auto& connection : self->connections()) connection->endArrivals();
+    for (const auto& connection : self->connections()) connection->endArrivals(arrivals);
     std::lock_guard lock(self->mutex_);
     self->accepting_ = false;
     self->closed_.notify_all();
@@ -304,7 +304,7 @@ bool HttpServer::Impl::waitUntilClosed(std::chrono::milliseconds timeout) {
 
 void HttpServer::Impl::stop() {
   if (threads_.empty()) return;
-  stopAccepting();
+  stopAccepting(kLastArrivals);
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -337,7 +337,7 @@ std::shared_ptr<ClientRegistry> HttpServer::clients() const { return impl_->clie
 size_t HttpServer::memoryUsed() const { return impl_->memoryUsed(); }
 void HttpServer::freeUnusedMemory() { impl_->freeUnusedMemory(); }
 void HttpServer::closeAfterAnswers() { impl_->closeAfterAnswers(); }
-void HttpServer::stopAccepting() { impl_->stopAccepting(); }
+void HttpServer::stopAccepting(std::chrono::milliseconds arrivals) { impl_->stopAccepting(arrivals); }
 bool HttpServer::waitUntilClosed(std::chrono::milliseconds timeout) { return impl_->waitUntilClosed(timeout); }
 void HttpServer::stop() { impl_->stop(); }
 

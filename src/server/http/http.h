@@ -146,9 +146,11 @@ class HttpServer {
   // From now on each answer ends its connection, and its header says so. Connections are still accepted.
   void closeAfterAnswers();
   // Accepts no more connections, except those that clients have opened already. They, and idle ones, are closed unless
-  // a request begins to arrive very soon. A request that is not complete after two seconds is answered with status 503.
-  // Each connection ends after its current response.
-  void stopAccepting();
+  // a request begins to arrive very soon. A request that is not complete `arrivals` later is answered with status 503:
+  // a client that sends the rest of it never, or byte by byte, must not keep the process from ending. Each connection
+  // ends after its current response.
+  void stopAccepting(std::chrono::milliseconds arrivals = kLastArrivals);
+  static constexpr std::chrono::milliseconds kLastArrivals{2000};
   // Waits until every connection is closed; returns false on timeout. Call stopAccepting() first.
   bool waitUntilClosed(std::chrono::milliseconds timeout);
   // Closes everything and joins the threads. Idempotent.

@@ -19,9 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kReservedTimeout{2000};
 // How long a connection without a request is kept when the server stops: a request may be on its way.
 constexpr std::chrono::milliseconds kLastRequest{200};
-// How long a request may still take to arrive when the server stops. A client that sends the rest of it never, or byte
-// by byte, must not keep the process from ending.
-constexpr std::chrono::milliseconds kLastArrival{2000};
 
 }  // namespace
 
@@ -78,14 +75,14 @@ void HttpConnection::onHandshake(error_code error) {
   linger();
 }
 
-void HttpConnection::endArrivals() {
-  asio::post(stream_.executor(), [self = shared_from_this()] {
+void HttpConnection::endArrivals(std::chrono::milliseconds within) {
+  asio::post(stream_.executor(), [self = shared_from_this(), within] {
     self->guarded([&] {
       if (self->state_ != State::kReading) return;
       const auto now = steady_clock::now();
       const bool silent = !self->decoder_ && self->input_.empty() && !self->handshaking_;
-      self->arrivals_end_ = now + kLastArrival;
-      self->deadline_ = std::min(self->deadline_, now + (silent ? kLastRequest : kLastArrival));
+      self->arrivals_end_ = std::min(self->arrivals_end_, now + within);
+      self->deadline_ = std::min(self->deadline_, now + (silent ? std::min(kLastRequest, within) : within));
       self->wakeForDeadline();
     });
   });

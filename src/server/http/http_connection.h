@@ -53,8 +53,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   void start();
   // Any thread. The server takes no more requests: closes the connection if none begins to arrive very soon. One that
-  // arrives must be complete soon, or is answered with status 503.
-  void endArrivals();
+  // arrives must be complete within the given time, or is answered with status 503.
+  void endArrivals(std::chrono::milliseconds within);
   // Any thread. Closes the connection if it still is in the phase `seen`, which must not be kBusy. Returns false if it
   // is in another phase.
   bool evict(ConnectionPhase seen) noexcept;

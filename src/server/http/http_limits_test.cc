@@ -57,6 +57,25 @@ TEST_F(HttpLimitsTest, Timeouts) {
   EXPECT_EQ(idle.readAll(), "");
 }
 
+TEST_F(HttpLimitsTest, TheStopMayLeaveLessTimeToArrive) {
+  constexpr milliseconds kArrivals{300};
+  bool sooner = false;
+  for (int attempt = 0; attempt < 5 && !sooner; ++attempt) {
+    start();
+    SocketClient half(server->port());
+    half.send("GET / HTT");
+    EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "the half has arrived";
+    const auto begun = std::chrono::steady_clock::now();
+    server->stopAccepting(kArrivals);
+    EXPECT_TRUE(half.readAll().starts_with("HTTP/1.1 503"));
+    const auto waited = std::chrono::steady_clock::now() - begun;
+    EXPECT_GE(waited, kArrivals);
+    sooner = waited < HttpServer::kLastArrivals;
+    server->stop();
+  }
+  EXPECT_TRUE(sooner);
+}
+
 TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
   start();
   const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";

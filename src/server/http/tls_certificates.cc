@@ -54,6 +54,16 @@ int chooseProtocol(SSL*, const unsigned char** out, unsigned char* length, const
   return SSL_TLSEXT_ERR_OK;
 }
 
+// Refuses endless lists of cipher suites. A client names a suite in 2 bytes; OpenSSL keeps 8 more for each of them,
+// also for repetitions, until the connection ends.
+int limitSuites(SSL* ssl, int* alert, void*) {
+  constexpr size_t kMostBytes = 1024;  // clients know about a hundred suites
+  const unsigned char* suites = nullptr;
+  if (SSL_client_hello_get0_ciphers(ssl, &suites) <= kMostBytes) return SSL_CLIENT_HELLO_SUCCESS;
+  *alert = SSL_AD_ILLEGAL_PARAMETER;
+  return SSL_CLIENT_HELLO_ERROR;
+}
+
 std::shared_ptr<ssl_ctx_st> load(const TlsFiles& files) {
   const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), [](SSL_CTX* ended) { SSL_CTX_free(ended); });
   if (context == nullptr) throw std::bad_alloc();
@@ -70,6 +80,7 @@ std::shared_ptr<ssl_ctx_st> load(const TlsFiles& files) {
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
   static constexpr std::array<unsigned char, 6> kSessions = {'c', 'h', 'o', 'r', 'u', 's'};
   SSL_CTX_set_session_id_context(ctx, kSessions.data(), kSessions.size());
+  SSL_CTX_set_client_hello_cb(ctx, limitSuites, nullptr);
   SSL_CTX_set_alpn_select_cb(ctx, chooseProtocol, nullptr);
   SSL_CTX_set_default_passwd_cb(ctx, noPassphrase);
 

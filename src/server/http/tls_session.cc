@@ -18,8 +18,9 @@ TlsSession::TlsSession(ssl_ctx_st* context, int socket) : ssl_(SSL_new(context))
 
 // OpenSSL has no setting for the length of a ClientHello: it allocates up to 128 KiB once the message's header has
 // come. So a callback looks at what OpenSSL reads from the socket until the handshake is done, and makes the read fail.
-// Two such messages may come, in any number of records, which are not encrypted as long as TLS 1.3 is still possible.
-// All other messages of a handshake have limits in OpenSSL, the certificates' by SSL_CTX_set_max_cert_list().
+// A client may send two, the second one if the server asks for another key. Both come unencrypted, in any number of
+// records. Once TLS 1.2 is chosen, OpenSSL accepts no second one. All other messages of a handshake have limits in
+// OpenSSL, the certificates' by SSL_CTX_set_max_cert_list().
 void TlsSession::limitHello() {
   BIO* socket = SSL_get_rbio(ssl_.get());
   BIO_set_callback_arg(socket, reinterpret_cast<char*>(this));

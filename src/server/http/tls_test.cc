@@ -290,6 +290,38 @@ TEST_F(TlsTest, AnOverlongHelloEndsTheHandshake) {
   EXPECT_TRUE(serves());
 }
 
+// OpenSSL would keep a pointer for each cipher suite, also for those that the list repeats.
+TEST_F(TlsTest, AHelloHasAFewHundredCipherSuitesAtMost) {
+  start();
+  const std::string hello = firstMessage();
+  const auto at = [&](size_t index) { return static_cast<unsigned char>(hello[index]); };
+  const auto number = [](size_t value, int bytes) {
+    std::string text;
+    for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i));
+    return text;
+  };
+  // Headers of record and message (9 bytes), version (2), random number (32), session id, then the suites.
+  const size_t suites = 43 + 1 + at(43), own = size_t{256} * at(suites) + at(suites + 1);
+  uint64_t refused = 0;
+  for (const size_t count : {size_t{500}, size_t{600}, size_t{7800}}) {
+    std::string many;
+    for (size_t i = 0; i < count; ++i) many += "\x13\x01";
+    const std::string body =
+        hello.substr(9, suites - 9) + number(many.size(), 2) + many + hello.substr(suites + 2 + own);
+    const std::string bytes = hello.substr(0, 3) + number(body.size() + 4, 2) + "\x01" + number(body.size(), 3) + body;
+    const int fd = TlsClient::connectTo(server->port());
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    char answer[6] = {};
+    ASSERT_EQ(recv(fd, answer, sizeof answer, MSG_WAITALL), 6);
+    constexpr char kAlert = 21, kHandshake = 22;
+    EXPECT_EQ(answer[0], count == 500 ? kHandshake : kAlert) << count;
+    refused += count > 500 ? 1 : 0;
+    EXPECT_TRUE(failures(refused)) << count;
+    close(fd);
+  }
+  EXPECT_TRUE(serves());
+}
+
 TEST_F(TlsTest, ASlowHandshakeIsEnded) {
   HttpServerOptions options;
   options.tls_timeout = milliseconds(300);
