@@ -286,6 +286,7 @@ std::string LoadedModel::summary() const {
 bool LoadedModel::stop() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPatience{1000};
+  constexpr std::chrono::milliseconds kLeast{100};  // for a pool that comes after others that took all the time
   wake(stopping_);
   intake_.cancelAll();
   adapter_intake_.cancelAll();
@@ -294,8 +295,7 @@ bool LoadedModel::stop() {
   executor_->shutdown();
   const auto end = Clock::now() + kPatience;
   const auto left = [&] {
-    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()),
-                    std::chrono::milliseconds(0));
+    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()), kLeast);
   };
   bool ended = intake_.finish(left());
   ended &= adapter_intake_.finish(left());
