@@ -22,7 +22,7 @@ import certificates  # noqa: E402
 from server_process import TIME_SCALE, ServerProcess, soon  # noqa: E402
 
 MOST_KB_EACH = 20
-# The server closes a connection that is idle for 75 s. A busy machine opens fewer connections in this time.
+# The server closes a connection that is idle for 75 s, so all must be opened in less.
 OPENING_S = 50
 HEALTH = b"GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -90,8 +90,8 @@ def main():
         code = server.stop()
     kind = "idle connections with TLS" if arguments.tls else "idle connections"
     print(f"{opened} {kind} took {grown} kB; a request beside them {1000 * times[-1]:.0f} ms")
-    if opened < 0.99 * len(held) or len(held) < count / 10:
-        sys.exit(f"the server holds only {opened} of {len(held)} connections")
+    if opened < 0.99 * count:
+        sys.exit(f"the server holds only {opened} of {count} connections, of which {len(held)} were opened in time")
     most = arguments.most_kb or MOST_KB_EACH * len(held)
     if grown > most:
         sys.exit(f"more than {most} kB")

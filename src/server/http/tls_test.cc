@@ -412,7 +412,7 @@ class LongHandshakes {
         nullptr);
     ASSERT_GE(watching, 0);
   }
-  // Of the server whose context was made last. Before it answers a client's hello, each handshake takes `time`.
+  // Makes each handshake of the server whose context was made last take `time` before it answers the client's hello.
   static void lengthen(milliseconds time) {
     time_ = time;
     SSL_CTX_set_msg_callback(latest_, [](int sent, int, int type, const void* bytes, size_t size, SSL*, void*) {

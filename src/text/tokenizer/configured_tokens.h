@@ -20,7 +20,7 @@ struct TokenizerConfigFile {
 // added_tokens_decoder ignores the older files. Throws Error that names the file.
 void addSpecialTokensMap(const TokenizerConfigFile& map, Json& config);
 
-// For a tokenizer that is imported from other files than a tokenizer.json. addAddedTokens enters the tokens of
+// Both are used if a tokenizer is imported from other files than a tokenizer.json. addAddedTokens enters the tokens of
 // added_tokens.json into config as its added_tokens_decoder, unless it has one; it throws Error that names the file.
 // makeNamedTokensSpecial makes the tokens of the added_tokens_decoder special that config names elsewhere. Call it
 // after the import, which enters the names of the tokenizer's class into config.

@@ -23,7 +23,7 @@ class Regex {
   // Compiles first and charges the meter then, with a nanosecond for a byte of work; throws what the meter throws. One
   // pattern takes at most about 0.1 s.
   Regex(std::string_view pattern, std::string_view source, WorkMeter& meter);
-  // For trusted patterns: without a limit.
+  // Compiles a trusted pattern, whose work is neither charged nor limited. Throws Error as above.
   Regex(std::string_view pattern, std::string_view source);
   ~Regex();
   Regex(Regex&&) noexcept;

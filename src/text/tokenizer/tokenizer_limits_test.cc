@@ -334,7 +334,7 @@ TEST(TokenizerLimitsTest, DecodersReturnALimitedText) {
               HasSubstr("returns too much text: the limits are 4 times the bytes of the tokens, and 1024 KiB at once"));
 }
 
-// What is made of a token's text takes many times its bytes.
+// A token's text takes many times its bytes in log probabilities, so a decoder must not lengthen it much.
 TEST(TokenizerLimitsTest, DecodersLengthenATokenByALimitedFactor) {
   for (const size_t factor : {4, 5}) {
     const Json replace{{"type", "Replace"}, {"pattern", {{"String", "y"}}}, {"content", std::string(factor, 'z')}};
