@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/testing/eventually.h"
 
 namespace chorus::server {
 
@@ -136,7 +137,7 @@ struct TestCertificate {
   }
 };
 
-// A client over loopback whose reads and handshake give up after ten seconds.
+// A client over loopback whose reads and handshake give up after kPatience.
 class TlsClient {
  public:
   struct Options {
@@ -175,10 +176,10 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
-  // A connected socket whose reads give up after ten seconds.
+  // A connected socket whose reads give up after kPatience.
   static int connectTo(uint16_t port, in_addr_t own = INADDR_LOOPBACK) {
     const int made = ::socket(AF_INET, SOCK_STREAM, 0);
-    const timeval timeout{120, 0};
+    const timeval timeout{kPatience.count(), 0};
     setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     sockaddr_in address{};
     address.sin_family = AF_INET;
