@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +11,7 @@
 #include "base/json.h"
 #include "command.h"
 #include "convert/convert_model.h"
+#include "engine/adapter_values.h"
 #include "engine/rank_group.h"
 #include "golden_case.h"
 #include "safetensors_edit.h"
@@ -211,6 +213,29 @@ TEST_F(Inspect, AdaptersThatWouldNotServe) {
   refuses({adapters / "qv_r3_f32", "--base", loadGolden("tied_bias", DType::kFloat32).directory}, {"of another model"});
   refuses({adapters / "qv_r3_f32", "--base", adapters / "qv_r3_f32"}, {"--base", "not a model"});
   refuses({plain_.directory, "--base", few}, {"--base", "not an adapter"});
+}
+
+// Integers have float32 scales, so they hold values that a 16-bit float cannot.
+TEST_F(Inspect, TheStorageOfAdaptersDecidesAboutMemoryAndRange) {
+  const fs::path adapter = dir_.path() / "adapter", weights = adapter / "adapter_model.safetensors";
+  fs::copy(plain_.directory / "adapters/qv_r3_f32", adapter);
+  const fs::path engine_dir = testEngine(plain_.directory, DType::kFloat16);
+  const auto engine = Engine::load(engine_dir);
+  const RankGroup ranks({engine}, {.threads = 1}, {.kv_blocks = 1, .lora_format = int8LoraFormat()});
+  const Json int8 = facts({adapter, "--base", engine_dir, "--lora_storage", "int8"}, "PEFT adapter");
+  EXPECT_EQ(int8.at("in memory"), ranks.prepareAdapter(readTestAdapter(adapter, *engine))->bytes);
+  EXPECT_LT(int8.at("in memory"), facts({adapter, "--base", engine_dir}, "PEFT adapter").at("in memory"));
+
+  std::string bytes = readFile(weights, 1 << 20);
+  const float large = 1e6F;
+  std::memcpy(bytes.data() + bytes.size() - sizeof large, &large, sizeof large);
+  writeFileAtomically(weights, bytes);
+  refuses({adapter, "--base", engine_dir}, {"beyond the range of float16, the model's type"});
+  facts({adapter, "--base", engine_dir, "--lora_storage", "int8"}, "PEFT adapter");
+
+  const CommandResult alone = runChorus({"inspect", adapter, "--lora_storage", "int8"});
+  EXPECT_NE(alone.status, 0);
+  EXPECT_THAT(alone.errors, HasSubstr("--lora_storage requires --base"));
 }
 
 TEST_F(Inspect, OtherFilesAndDirectories) {

@@ -37,8 +37,8 @@ void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows) {
       ->check(inRange(1, std::numeric_limits<int32_t>::max()));
 }
 
-void addLoraStorageFlag(CLI::App& command, std::string& storage) {
-  command
+CLI::Option* addLoraStorageFlag(CLI::App& command, std::string& storage) {
+  return command
       .add_option("--lora_storage", storage,
                   "How A and B of adapters are kept in memory; model: in the model's type; int8: as 8-bit integers "
                   "with a scale for each row of A and of B, in little more than half the memory of a 16-bit type")

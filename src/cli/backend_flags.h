@@ -1,5 +1,5 @@
 // Flags that several commands share: --backend and --isa of those that compute, --max_attention_window_size of run and
-// serve, --lora_storage of serve and benchmarks.
+// serve, --lora_storage of serve, inspect and benchmarks.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ void addIsaFlag(CLI::App& command, std::string& isa);
 // windows: KvCacheConfig::maxAttentionWindowVec; stays empty without the flag.
 void addAttentionWindowFlag(CLI::App& command, std::vector<int32_t>& windows);
 // storage: model or int8 (executor::LoraStorage); holds the default.
-void addLoraStorageFlag(CLI::App& command, std::string& storage);
+CLI::Option* addLoraStorageFlag(CLI::App& command, std::string& storage);
 
 // Called when a command begins to work and not as a check of the flag, because commands that do not compute read the
 // variable too. Throws an Error that lists the available sets when `isa` is not one of them. Returns the set in the

@@ -15,6 +15,7 @@
 #include "convert/sources/sources.h"
 #include "engine/adapter_limits.h"
 #include "engine/adapter_packer.h"
+#include "engine/adapter_values.h"
 #include "engine/engine.h"
 #include "formats/npy.h"
 #include "lora/adapter_files.h"
@@ -39,9 +40,11 @@ struct Base {
   WeightTable table;
   std::span<const std::string> left_out;  // Architecture::left_out
   BuildConfig build;
+  WeightFormat lora_format;  // of A and B
 };
 
-Base openBase(const fs::path& path) {
+Base openBase(const AdapterBase& given) {
+  const fs::path& path = given.path;
   Base base;
   base.build.lora_plugin = true;
   base.build.dora_plugin = true;
@@ -65,6 +68,7 @@ Base openBase(const fs::path& path) {
   const Architecture& architecture = architectureOf(base.config, (path / "config.json").string());
   base.table = architecture.weightTable(base.config);
   base.left_out = architecture.left_out;
+  base.lora_format = given.int8_adapters ? int8LoraFormat() : WeightFormat(base.config.dtype);
   return base;
 }
 
@@ -120,12 +124,19 @@ void describeAdapter(const Adapter& adapter, const Base& base, Inspection& found
   uint64_t largest = 0;
   for (int32_t rank = 0; rank < base.config.mapping.worldSize(); ++rank) {
     const Adapter part = shardAdapter(adapter, base.config, base.table, rank);
-    const AdapterPacker packer(base.config, base.table, weightPacker(base.build.backend), rank, base.config.dtype);
+    const AdapterPacker packer(base.config, base.table, weightPacker(base.build.backend), rank, base.lora_format);
     largest = std::max(largest, static_cast<uint64_t>(packer.bytes(part)));
   }
   found.addBytes("in memory", largest, base.config.mapping.worldSize() > 1 ? "the largest rank" : "");
   found.add("content hash", adapter.content_hash);
 }
+
+// Whether the base would serve it.
+void checkOnBase(const Adapter& adapter, const Base& base) {
+  checkServable(adapter, base.build);
+  checkValues(adapter, {base.table, base.config.dtype, isQuantised(base.lora_format.dtype)}, nullptr);
+}
+
 // Describes a config tensor of the right dtype and shape: its modules, layers and ranks.
 void describeRows(const NpyArray& config, Inspection& found) {
   std::set<std::string> modules;
@@ -147,7 +158,7 @@ void describeRows(const NpyArray& config, Inspection& found) {
 }
 }  // namespace
 
-void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspection& found) {
+void inspectLoraTensors(const fs::path& dir, const AdapterBase& given, Inspection& found) {
   found.setKind("LoRA tensors");
   const auto config_file = std::make_shared<MappedFile>(dir / kLoraConfigFile);
   const auto weights_file = std::make_shared<MappedFile>(dir / kLoraWeightsFile);
@@ -162,12 +173,12 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
   describeRows(config, found);
   found.add("storage type", std::string(dtypeName(weights.dtype)));
   found.add("shape", weights.shape, shapeText(weights.shape));
-  if (base_path.empty()) {
+  if (given.path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");
     return;
   }
-  const Base base = openBase(base_path);
-  found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
+  const Base base = openBase(given);
+  found.add("base", given.path.string(), fmt::format("{} ({})", given.path.string(), base.config.architecture));
   checkServable(Adapter{.name = nameOf(dir)}, base.build);
   const auto owner =
       std::make_shared<std::pair<decltype(config_file), decltype(weights_file)>>(config_file, weights_file);
@@ -175,8 +186,7 @@ void inspectLoraTensors(const fs::path& dir, const fs::path& base_path, Inspecti
       readTensorAdapter({weights.dtype, weights.shape, weights.data}, {config.dtype, config.shape, config.data}, owner,
                         nameOf(dir), {base.config, base.table, base.build.max_lora_rank});
   describeAdapter(adapter, base, found);
-  checkServable(adapter, base.build);
-  checkValues(adapter, {base.table, base.config.dtype}, nullptr);
+  checkOnBase(adapter, base);
 }
 
 namespace {
@@ -225,25 +235,24 @@ void describeNemo(const AdapterLocation& location, Inspection& found) {
 }
 }  // namespace
 
-void inspectAdapter(const fs::path& path, const fs::path& base_path, Inspection& found) {
+void inspectAdapter(const fs::path& path, const AdapterBase& given, Inspection& found) {
   const AdapterLocation location = AdapterLocation::of(path);
   if (location.isArchive()) {
     describeNemo(location, found);
   } else {
     describePeft(location, found);
   }
-  if (base_path.empty()) {
+  if (given.path.empty()) {
     found.add("base", nullptr, "not given: --base says whether it would serve there");
     return;
   }
-  const Base base = openBase(base_path);
-  found.add("base", base_path.string(), fmt::format("{} ({})", base_path.string(), base.config.architecture));
+  const Base base = openBase(given);
+  found.add("base", given.path.string(), fmt::format("{} ({})", given.path.string(), base.config.architecture));
   const std::string name = nameOf(path);
   checkServable(Adapter{.name = name}, base.build);
   const Adapter adapter = readAdapter(path, name, {base.config, base.table, base.build.max_lora_rank, base.left_out});
   describeAdapter(adapter, base, found);
-  checkServable(adapter, base.build);
-  checkValues(adapter, {base.table, base.config.dtype}, nullptr);
+  checkOnBase(adapter, base);
 }
 
 }  // namespace chorus

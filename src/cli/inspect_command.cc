@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/backend_flags.h"
 #include "cli/inspect_architectures.h"
 #include "cli/inspect_kernels.h"
 #include "cli/inspect_paths.h"
@@ -24,18 +25,18 @@ namespace {
 namespace fs = std::filesystem;
 
 struct InspectArgs {
-  std::string path, base, log_level = "error";
+  std::string path, base, lora_storage = "model", log_level = "error";
   bool json = false, kernels = false, architectures = false;
 };
 
-void inspectPath(const fs::path& path, const fs::path& base, Inspection& found) {
+void inspectPath(const fs::path& path, const AdapterBase& base, Inspection& found) {
   if (!fs::exists(path)) fail(ErrorCode::kNotFound, "{}: {}", path.string(), missingModelText(path));
   if (!fs::is_directory(path)) {
     if (holdsNemoAdapter(path)) return inspectAdapter(path, base, found);
     return findSourceReader(path) != nullptr ? inspectModel(path, found) : inspectFile(path, found);
   }
   const DirectoryKind kind = directoryKind(path);
-  if (kind != DirectoryKind::kAdapter && kind != DirectoryKind::kLoraTensors && !base.empty()) {
+  if (kind != DirectoryKind::kAdapter && kind != DirectoryKind::kLoraTensors && !base.path.empty()) {
     fail(ErrorCode::kInvalidArgument, "--base: {} is not an adapter directory", path.string());
   }
   switch (kind) {
@@ -65,7 +66,8 @@ void runInspect(const InspectArgs& args) {
   Inspection found;
   std::optional<Error> refusal;
   try {
-    inspectPath(server::hubSnapshotOf(args.path), server::hubSnapshotOf(args.base), found);
+    const AdapterBase base{server::hubSnapshotOf(args.base), args.lora_storage == "int8"};
+    inspectPath(server::hubSnapshotOf(args.path), base, found);
   } catch (const Error& error) {
     refusal = error;
     found.problem = error.what();
@@ -103,7 +105,9 @@ void addInspectCommand(CLI::App& app) {
       ->add_flag("--architectures", args->architectures,
                  "Instead of a path: the table of the models that this program supports")
       ->excludes(kernels);
-  inspect->add_option("--base", args->base, "For an adapter: the model, checkpoint or engine directory to serve it on");
+  CLI::Option* base = inspect->add_option("--base", args->base,
+                                          "For an adapter: the model, checkpoint or engine directory to serve it on");
+  addLoraStorageFlag(*inspect, args->lora_storage)->needs(base);
   inspect->add_flag("--json", args->json, "Print JSON");
   inspect->add_option("--log_level", args->log_level, "trace|debug|info|warning|error|off")->capture_default_str();
   inspect->footer("Exit status 2 and one line on stderr when something is missing or wrong.");

@@ -13,11 +13,15 @@ namespace chorus {
 void inspectModel(const std::filesystem::path& path, Inspection& found);
 void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
-// path: a directory or a .nemo file. base: a model, checkpoint or engine directory to check the adapter against; empty:
-// none.
-void inspectAdapter(const std::filesystem::path& path, const std::filesystem::path& base, Inspection& found);
+// What an adapter is to be served on.
+struct AdapterBase {
+  std::filesystem::path path;  // a model, checkpoint or engine directory; empty: the adapter is not checked against one
+  bool int8_adapters = false;  // --lora_storage int8
+};
+// path: a directory or a .nemo file.
+void inspectAdapter(const std::filesystem::path& path, const AdapterBase& base, Inspection& found);
 // Like inspectAdapter, for the tensors that lora-convert writes.
-void inspectLoraTensors(const std::filesystem::path& dir, const std::filesystem::path& base, Inspection& found);
+void inspectLoraTensors(const std::filesystem::path& dir, const AdapterBase& base, Inspection& found);
 void inspectTokenizer(const std::filesystem::path& dir, Inspection& found);
 // safetensors, PyTorch, npy and engine files, distinguished by their first bytes and their ending.
 void inspectFile(const std::filesystem::path& file, Inspection& found);
