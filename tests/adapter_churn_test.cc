@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/testing/eventually.h"
 #include "engine/rank_group.h"
 #include "executor_runs.h"
 #include "formats/safetensors.h"
@@ -113,7 +114,7 @@ class WatchedExecutor {
  private:
   struct Runner : StepRunner {
     Runner(std::vector<std::shared_ptr<const Engine>> engines, const SessionOptions& options)
-        : ranks(std::move(engines), {}, options) {}
+        : ranks(std::move(engines), {.threads = 2}, options) {}
     std::span<const float> run(const StepInput& input) override { return ranks.run(input); }
     std::shared_ptr<const PreparedAdapter> composeAdapters(std::span<const WeightedAdapter> terms) override {
       return ranks.composeAdapters(terms);
@@ -150,8 +151,8 @@ std::string answerOf(const executor::Response& response) {
 }
 
 std::string answerNext(ExecutorCore& core, executor::IdType id) {
-  const auto responses = core.responses().awaitOne(id, std::chrono::minutes(1));
-  return responses.empty() ? "nothing within a minute" : answerOf(responses.back());
+  const auto responses = core.responses().awaitOne(id, kPatience);
+  return responses.empty() ? "nothing came" : answerOf(responses.back());
 }
 
 int64_t anonymousKb() {

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -121,9 +122,14 @@ TEST_F(Memory, MemoryStopsGrowingOnceEveryKindOfRequestRan) {
   config.setIterStatsMaxIterations(10);
   const auto executor = openExecutor(engine_dir, config, adapterDirectories(plain_));
   uint64_t seed = 0;
+  // The least memory after one of the last rounds: threads may still hold some of a round when it has been answered.
   const auto serve = [&](int rounds) {
-    for (int round = 0; round < rounds; ++round) runTogether(*executor, randomRequests(plain_, seed++, 40));
-    return heapInUse();
+    size_t least = std::numeric_limits<size_t>::max();
+    for (int round = 0; round < rounds; ++round) {
+      runTogether(*executor, randomRequests(plain_, seed++, 40));
+      if (round >= rounds - 10) least = std::min(least, heapInUse());
+    }
+    return least;
   };
   const size_t warm = serve(40);
   const size_t later = serve(40);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -156,11 +157,13 @@ TEST_F(ExecutorClientsTest, ARoundEndsAFewSequencesOfEachClient) {
     core->registerAdapter(1, fakeSource("broken"));
     const auto running = enqueue(of(1, {1}, 50));
     first.awaitArrivals(1);
+    std::atomic<bool> given_up{false};
     std::mutex mutex;
     std::map<executor::IdType, std::vector<int>> ended;  // request: the latest step at each of its responses
     const auto callback = [&](const executor::Response& response) {
       const std::lock_guard lock(mutex);
       ended[response.getRequestId()].push_back(latest);
+      if (given_up) return;
       EXPECT_EQ(response.hasError(), cause == Cause::kAdapter);
       if (!response.hasError()) {
         EXPECT_TRUE(response.getResult().outputTokenIds.at(0).empty());
@@ -185,6 +188,7 @@ TEST_F(ExecutorClientsTest, ARoundEndsAFewSequencesOfEachClient) {
     if (cause == Cause::kTime && std::chrono::steady_clock::now() - begin >= time) {
       // On this machine some may have ended before all were in the queue.
       runs.push_back({cause, choices, 4 * time});
+      given_up = true;
       loading.open();
       held.open();
       core->shutdown();

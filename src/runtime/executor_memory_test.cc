@@ -43,6 +43,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
     for (uint64_t skip = 0; skip < 12; ++skip) {
       SCOPED_TRACE(fmt::format("every {}th allocation after {} fails", every, skip));
       std::vector<executor::IdType> ids;
+      ids.reserve(8);
       std::vector<std::vector<executor::Response>> responses;
       {
         const test::FailingAllocations failing(every, skip);
@@ -57,10 +58,8 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
             return made;
           }();
           try {
-            ids.push_back(0);
-            ids.back() = enqueue(r);
+            ids.push_back(enqueue(r));
           } catch (const std::bad_alloc&) {
-            ids.pop_back();
           }
         }
         const test::ExemptFromFailure exempt;

@@ -24,6 +24,7 @@ using ::testing::ElementsAre;
 using testing::expectedTokens;
 using testing::fakeLogits;
 using testing::fakeSource;
+using testing::Gate;
 using testing::hashAdapter;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -122,7 +123,7 @@ TEST_F(ExecutorPostProcessorsTest, WorksWithAnAdapterAndAStream) {
 }
 
 TEST_F(ExecutorPostProcessorsTest, TheBatchedOneGetsAllThatAskForItInOneCall) {
-  testing::Gate gate;
+  Gate gate;
   gate.close();
   holdStep(0, gate);
   std::vector<std::vector<IdType>> calls;
@@ -256,9 +257,13 @@ TEST_F(ExecutorPostProcessorsTest, PausesDoNotChangeTheCalls) {
     }
     length[id] = tokens.at(0).size();
   };
+  Gate gate;
+  gate.close();
+  holdStep(0, gate);
   startWith({{"watch", watch}});
   std::vector<IdType> ids;
   for (int32_t i = 1; i <= 4; ++i) ids.push_back(enqueue(named({i, i}, 30, "watch")));
+  gate.open();  // the first step waits for all of them
   for (int32_t i = 1; i <= 4; ++i) {
     EXPECT_EQ(resultOf(ids[static_cast<size_t>(i) - 1]).outputTokenIds.at(0), expectedTokens({i, i}, 30, kVocab));
   }

@@ -134,8 +134,8 @@ void leave(const ServeOptions& options, Routes& routes, HttpServer& server, Serv
   // A step of a large model that has begun may end only after the drain timeout.
   constexpr std::chrono::seconds kLastStep{15};
   manager.stopping("Finishing requests", delay + milliseconds(options.drain_timeout_seconds) + kLastStep);
-  routes.leave();
   server.closeAfterAnswers();
+  routes.leave();
   if (delay.count() > 0) {
     log::info("not ready any more; requests are still accepted for {} s", options.drain_delay_seconds);
     std::this_thread::sleep_for(delay);

@@ -38,6 +38,9 @@ std::string textOf(const fs::path& path) {
   return text.str();
 }
 
+// How arm_by_signal.cc begins its lines.
+constexpr std::string_view kReport = "failed allocations: ";
+
 // `chorus serve` on the demo model in its own process, which is killed with this object.
 class FailingServer {
  public:
@@ -85,6 +88,12 @@ class FailingServer {
   std::string log() const { return textOf(work_ / "errors"); }
   std::string out() const { return textOf(work_ / "out"); }
   void send(int signal) const { ::kill(process_, signal); }
+  // Lets allocations succeed again. Returns when they do, or if the server ended.
+  void letSucceed() {
+    const size_t before = reports();
+    send(SIGUSR2);
+    while (runs() && reports() == before) std::this_thread::sleep_for(1ms);
+  }
 
   // Returns false if the server ended or was not ready in time.
   bool waitReady() {
@@ -138,6 +147,16 @@ class FailingServer {
   }
 
  private:
+  // Lines about failed allocations, each of which the server prints when allocations succeed again.
+  size_t reports() const {
+    const std::string said = out();
+    size_t count = 0;
+    for (size_t at = 0; (at = said.find(kReport, at)) != std::string::npos; at += kReport.size()) {
+      count += said.find('\n', at) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+
   fs::path work_;
   pid_t process_ = -1;
   int status_ = 0;
@@ -197,7 +216,7 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
       ASSERT_NE(answer, "hangs") << "round " << round << ", " << ask.path;
       ++statuses[FailingServer::statusOf(answer)];
     }
-    server.send(SIGUSR2);
+    server.letSucceed();
   }
   std::string counts;
   for (const auto& [status, count] : statuses) counts += std::to_string(status) + ": " + std::to_string(count) + "  ";
@@ -221,10 +240,9 @@ TEST(AllocationFailure, EveryNinetySeventhAllocationOfARequestEndsInAnErrorAnswe
   EXPECT_EQ(server.end(), 0) << server.log();
   // Most failures are absorbed (src/base/memory_reserve.h), so the program itself reports how many there were.
   int64_t failures = 0;
-  constexpr std::string_view kLabel = "failed allocations: ";
   const std::string said = server.out();
-  for (size_t at = 0; (at = said.find(kLabel, at)) != std::string::npos; at += kLabel.size()) {
-    failures += std::atoll(said.c_str() + at + kLabel.size());
+  for (size_t at = 0; (at = said.find(kReport, at)) != std::string::npos; at += kReport.size()) {
+    failures += std::atoll(said.c_str() + at + kReport.size());
   }
   EXPECT_GT(failures, 10 * kRounds) << counts;
   EXPECT_LT(statuses[0], kRounds / 2) << "connections that end without an answer are few: " << counts;

@@ -69,6 +69,7 @@ class Metrics(unittest.TestCase):
             self.assertEqual(self.server.request(f"INVENTED{i}", f"/invented-{i}")[0], 404)
             self.assertEqual(self.server.request(f"INVENTED{i}", "/v1/completions")[0], 405)
         invent(0)
+        self.scrape()  # makes the series of the scrapes
         before = self.scrape()
         for i in range(1, 21):
             invent(i)

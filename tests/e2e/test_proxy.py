@@ -30,6 +30,13 @@ def free_port():
             pass
 
 
+def free_ports(count):
+    ports = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)
+
+
 class Proxy:
     """A proxy as a child process. Its configuration is the packaged one with other ports."""
 
@@ -105,7 +112,7 @@ def text_of(parts, stream):
 class TwoServers:
     def __init__(self, *more):
         self.arguments = [*setting.demo_arguments(), "--trusted_proxies", "127.0.0.1", *more]
-        self.ports = [free_port(), free_port()]
+        self.ports = free_ports(2)
         self.servers = [self.start(port) for port in self.ports]
 
     def start(self, port):

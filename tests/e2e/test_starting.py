@@ -97,7 +97,7 @@ class AtOnce(unittest.TestCase):
         self.assertIn("fits here", inspect(setting.demo / "base"))
         large = copy_of_base("long")
         config = json.loads((large / "config.json").read_text())
-        (large / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 27}))
+        (large / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 28}))
         self.assertIn("does not fit here", inspect(large))
 
 

@@ -140,6 +140,7 @@ class AdapterTexts(unittest.TestCase):
         # Tokenizers may be read after the start.
         self.assertTrue(wait_until(
             lambda: "grown" not in [model.id for model in setting.client(self.server).models.list()]))
+        self.assertTrue(self.server.wait_logged("adapter left out"))
         line = next(line for line in self.server.log_lines if "adapter left out" in line)
         self.assertIn("grown", line)
         self.assertIn("embeddings", line)

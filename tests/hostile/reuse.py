@@ -109,7 +109,7 @@ def measure_victim(stage, kinds, seconds):
     """Measures the victim's cached prompts before a flood, and the first request for each prompt after it."""
     rng = random.Random(time.time_ns())
     for kind in kinds:
-        prompts = [prompt_of(rng) for _ in range(2)]
+        prompts = [prompt_of(rng) for _ in range(3)]  # a median of three
         victim = f"127.0.1.{next(_victims)}"  # a client with nothing in the cache
         fresh = stage.measure(ask_each, prompts, victim)
         before = stage.measure(ask_each, prompts, victim)

@@ -196,7 +196,8 @@ class Stage:
             process.kill()
             process.join()
             if error is not None:
-                self.faults.append(f"the attacker {function.__name__} {error}")
+                late = error.removeprefix("RuntimeError: ").startswith("TimeoutError")
+                (self.late if late else self.faults).append(f"the attacker {function.__name__} {error}")
             if isinstance(result, list):
                 self.answers += [answer for answer in result if isinstance(answer, wire.Answer)]
             results.append(result)
@@ -239,7 +240,7 @@ class Stage:
         if answers is None:
             return
         for answer in answers:
-            if timed_out(answer.status):
+            if timed_out(answer.status) or (answer.status == 504 and 504 not in allowed):
                 self.late.append(f"{answer.label}: {answer.status} after {answer.seconds:.1f} s")
             elif answer.status not in allowed:
                 self.faults.append(f"{answer.label}: {answer.status} {answer.body[:160]!r}")

@@ -3,7 +3,7 @@
 import re
 
 import wire
-from stage import scenario
+from stage import scenario, timed_out
 
 TRUSTING = ("--trust_request_templates",)
 CHAT = "/v1/chat/completions"
@@ -235,6 +235,8 @@ def template_refused(stage):
     answers = stage.attack(ask_all, bodies)
     stage.check_answers(answers, {400, 403}, within=5)
     for answer in answers or []:
+        if timed_out(answer.status):
+            continue  # check_answers() says that it was late
         named = answer.status == 403 and "--trust_request_templates" in answer.body
         stage.check(named or answer.label == "no text", f"{answer.label}: the flag is not named: {answer.status} {answer.body}")
     plain = stage.attack(ask_all, [("none", {**chat("x"), "chat_template": None})])

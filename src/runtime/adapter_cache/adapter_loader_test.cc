@@ -73,8 +73,11 @@ TEST_F(AdapterLoaderTest, LoadsInOrderAndSaysWhatFailed) {
 
 TEST_F(AdapterLoaderTest, OthersAreLoadedWhileOneIsBeingWritten) {
   unsettled = 2;
-  loader.submit({1, 1}, source("unsettled"));
-  loader.submit({2, 1}, source("good"));
+  {
+    const std::lock_guard hold(mutex);  // the first load waits for both to be in the queue
+    loader.submit({1, 1}, source("unsettled"));
+    loader.submit({2, 1}, source("good"));
+  }
   EXPECT_EQ(await().key.task_id, 2u);
   const AdapterLoad load = await();
   EXPECT_EQ(load.key.task_id, 1u);
