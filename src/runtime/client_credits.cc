@@ -59,6 +59,7 @@ void ClientCredits::divide(std::span<Member> members, double limit) {
   const double most_debt = mostDebt(limit), level = shareLevel(members, limit);
   double weights = 0;
   for (Member& member : members) {
+    member.met = needOf(member) <= level;
     const double share = std::min(needOf(member), level);
     member.credit = std::clamp(member.credit + share, -most_debt, kMostShares * share);
     accounts_.find(member.client)->second.credit = member.credit;

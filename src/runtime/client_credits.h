@@ -20,6 +20,9 @@ class ClientCredits {
     double demand = 0;  // what it can use in this step
     // Set by divide(): its shares so far less what it was charged, per unit of weight, within bounds. Below 0: a debt.
     double credit = 0;
+    // Set by divide(): whether its share of this step is all of its demand and its debt. The demands of all such
+    // members together are at most the limit.
+    bool met = false;
   };
   // Clients in debt that are no members are remembered. If there are more than this, all of them are forgotten.
   static constexpr size_t kMostAbsent = 1024;

@@ -215,26 +215,32 @@ void CostlyRows::rotateTurns() {
   std::rotate(turns_.begin(), turns_.begin() + first, turns_.end());
 }
 
-// One request may start if less is owed than the limit, or if the limit and its client's credit cover its cost. More
-// may while what is owed and the costs of all starts fit into the limit.
+// Lets the lane's next request start. Returns its cost.
+double CostlyRows::startNext(Lane& lane) {
+  const Waiting& next = waiting_[lane.next_waiting++];
+  next.request->skipped = false;
+  return next.cost;
+}
+
+// Clients whose demand is at most their share start all their requests. Of the others' requests, one may start if less
+// is owed than the limit, or if the limit and its client's credit cover its cost. More may while what is owed and the
+// costs of all starts fit into the limit.
 void CostlyRows::startWithPlace(double limit, double least_credit) {
   turns_.clear();
+  double started = 0;
   for (Lane& lane : lanes_) {
+    while (lane.met && lane.next_waiting < lane.end_waiting) started += startNext(lane);
     if (lane.next_waiting == lane.end_waiting || lane.credit < least_credit) continue;
     const double cost = waiting_[lane.next_waiting].cost;
     if (owed_ < limit || cost <= std::min(coveredBy(lane), limit)) turns_.push_back(&lane);
   }
   rotateTurns();
-  double started = 0;
   for (bool first = true, any = true; any;) {
     any = false;
     for (Lane* lane : turns_) {
       if (lane->next_waiting == lane->end_waiting) continue;
-      const Waiting& next = waiting_[lane->next_waiting];
-      if (!first && owed_ + started + next.cost > limit) continue;
-      next.request->skipped = false;
-      started += next.cost;
-      ++lane->next_waiting;
+      if (!first && owed_ + started + waiting_[lane->next_waiting].cost > limit) continue;
+      started += startNext(*lane);
       first = false;
       any = true;
     }
@@ -256,7 +262,7 @@ void CostlyRows::startWithoutPlace(double limit, double least_credit) {
 int64_t CostlyRows::allowGroups(int64_t rows) {
   // Contexts may get no tokens in this step, so generated rows do not wait for them.
   double generated = 0, contexts = 0;
-  const auto less = [](const Lane& a, const Lane& b) { return a.credit < b.credit; };
+  const auto less = [](const Lane& a, const Lane& b) { return std::tie(a.met, a.credit) < std::tie(b.met, b.credit); };
   std::erase_if(lanes_, [](const Lane& lane) { return lane.next == lane.end; });
   std::make_heap(lanes_.begin(), lanes_.end(), less);
   while (!lanes_.empty()) {
@@ -266,7 +272,7 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
     const bool generates = costly_[group.begin]->generating;
     const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
     // A row that the client's credit covers does not have to wait until owed_ is paid, which others may have caused.
-    const bool covered = group.cost <= coveredBy(lane) && planned + group.cost <= limit;
+    const bool covered = (lane.met || group.cost <= coveredBy(lane)) && planned + group.cost <= limit;
     if (!covered && owed_ + planned >= limit) {
       lanes_.pop_back();
       continue;
@@ -299,7 +305,10 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const StepPrice
 
   credits_.divide(members_, std::max(limitOf(rows), rest_));
   limited_ = true;
-  for (Lane& lane : lanes_) lane.credit = members_[lane.member].credit;
+  for (Lane& lane : lanes_) {
+    lane.met = members_[lane.member].met;
+    lane.credit = members_[lane.member].credit;
+  }
   double demand = 0;
   for (const ClientCredits::Member& member : members_) demand += member.demand;
   if (owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);

@@ -11,11 +11,12 @@
 // its costly requests cost in this step; those without a place (RequestView::has_place) do not count.
 //
 // If costly rows take more than the limit of their step, the excess is owed by the following steps. Each step's limit
-// is divided into the clients' credits (runtime/client_credits.h), from which the costs of their rows are taken. The
-// client with the most credit gets the next row, as long as the amount owed plus the costs planned in this step is
-// below the limit. Even if more is owed, a client gets a row that its credit covers, provided that the costly rows of
-// this step stay within the limit. A sequence without a row in a step keeps its slot and blocks. If nothing else can
-// run, a step has a costly row in any case.
+// is divided into the clients' credits (runtime/client_credits.h), from which the costs of their rows are taken.
+// Clients whose demand is at most their share come first, whatever the others have saved. Then the client with the most
+// credit gets the next row, as long as the amount owed plus the costs planned in this step is below the limit. Even if
+// more is owed, a client gets a row that its credit covers, provided that the costly rows of this step stay within the
+// limit. A sequence without a row in a step keeps its slot and blocks. If nothing else can run, a step has a costly row
+// in any case.
 //
 // If a client without costly requests is there, the costly rows of a step take at most as long as its other rows, and
 // in addition as long as one group of generated rows, one chunk of a running context, and the first chunk of a request
@@ -88,6 +89,7 @@ class CostlyRows {
   // The costly requests of one client.
   struct Lane {
     size_t member = 0;                         // index in members_
+    bool met = false;                          // the member's
     double credit = 0;                         // the member's, less what its groups cost that got rows in this step
     size_t next = 0, end = 0;                  // range of groups_
     size_t next_waiting = 0, end_waiting = 0;  // range of waiting_
@@ -111,6 +113,7 @@ class CostlyRows {
   double coveredBy(const Lane& lane) const { return lane.credit * members_[lane.member].weight; }
   double sharedDemand(std::span<const RequestView> requests, Clock::time_point now);
   void allowStarts(double limit);
+  double startNext(Lane& lane);
   void startWithPlace(double limit, double least_credit);
   void startWithoutPlace(double limit, double least_credit);
   void rotateTurns();

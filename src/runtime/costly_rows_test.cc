@@ -131,6 +131,38 @@ TEST(CostlyRows, ClientsOfEqualDemandsAreNotLimited) {
   EXPECT_LT(player.rows.front(), 200);
 }
 
+// Client 1 has many requests whose contexts grow, and cannot use all that it is allowed: what it saves gives it no
+// right before a client that asks for less than its share.
+TEST(CostlyRows, WhoAsksForLessThanItsShareWaitsForNobodysSavings) {
+  for (const double size : {0.018, 0.07, 0.2}) {
+    Player player;
+    player.costly = CostlyRows(KvSizes({0}, 3e-4));
+    for (uint64_t i = 1; i <= 64; ++i) player.requests.push_back(generating(1, i % 40, size));
+    player.requests.push_back(generating(2, 99, 0.18));
+    int longest = 0;
+    for (int step = 0; step < 5000; ++step) {
+      player.play(1);
+      for (size_t i = 0; i + 1 < player.requests.size(); ++i) {
+        RequestView& r = player.requests[i];
+        if (r.steps_without_row > 0) continue;
+        r = r.num_tokens < 900 ? r : generating(1, r.adapter, size);
+        r.num_cached = r.num_tokens++;
+      }
+      longest = std::max(longest, player.requests.back().steps_without_row);
+    }
+    EXPECT_LE(longest, 1) << size;
+  }
+}
+
+TEST(CostlyRows, WhoAsksForLessThanItsShareStartsAtOnce) {
+  Player player;
+  player.requests.push_back(generating(0));
+  for (uint64_t client = 1; client <= 4; ++client) player.requests.push_back(waiting(client, client, 0.5));
+  player.requests.push_back(waiting(5, 5, 0.1));
+  player.play(1000);
+  EXPECT_EQ(player.rows.back(), 1000);
+}
+
 // Client 1 has one request with a cost, client 2 has many.
 TEST(CostlyRows, TimeIsSharedMaxMinAndByWeight) {
   for (const int32_t weight : {1, 3}) {
