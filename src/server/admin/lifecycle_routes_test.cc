@@ -251,11 +251,17 @@ TEST_F(LifecycleRoutesTest, ReadingAnAdapterEndsInTime) {
   const HttpResponse slow = post("/v1/admin/validate", {{"path", "one"}});
   EXPECT_EQ(slow.status, 504);
   EXPECT_EQ(messageOf(slow), "Reading the adapter exceeded the server's time limit.");
-  routes.serve(context);
 
+  Intake endless{
+      {.threads = 1, .timeout = 10 * kPatience, .work_limit = UINT64_MAX, .work_at_first = uint64_t{1} << 60}};
+  auto patient =
+      std::make_shared<ApiContext>(ApiContext{engine, models, intake, endless, list_intake, delivery, {}, {}});
+  patient->adapters = adapters.get();
+  routes.serve(patient);
   const auto stopped = send("POST", "/v1/admin/validate", R"({"path":"one"})");
-  adapter_intake.cancelAll();
+  endless.cancelAll();
   EXPECT_EQ(stopped->wait().status, 503);
+  routes.serve(context);
 }
 
 TEST_F(LifecycleRoutesTest, OnlyUploadsThatAreAllowedMayBeLarge) {

@@ -61,10 +61,11 @@ TEST_F(HttpLimitsTest, TheStopMayLeaveLessTimeToArrive) {
   constexpr milliseconds kArrivals{300};
   bool sooner = false;
   for (int attempt = 0; attempt < 5 && !sooner; ++attempt) {
-    start();
+    const auto counters = std::make_shared<HttpCounters>();
+    start({.counters = counters});
     SocketClient half(server->port());
     half.send("GET / HTT");
-    EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "the half has arrived";
+    EXPECT_TRUE(eventually([&] { return counters->received_bytes == 9; }));
     const auto begun = std::chrono::steady_clock::now();
     server->stopAccepting(kArrivals);
     EXPECT_TRUE(half.readAll().starts_with("HTTP/1.1 503"));
@@ -77,16 +78,20 @@ TEST_F(HttpLimitsTest, TheStopMayLeaveLessTimeToArrive) {
 }
 
 TEST_F(HttpLimitsTest, ARequestThatArrivesDuringTheStopMustBeCompleteSoon) {
-  start();
+  const auto counters = std::make_shared<HttpCounters>();
+  start({.counters = counters});
   const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
   constexpr milliseconds kInTime{100};  // half of what the server waits for the first byte of a request
   auto running = hold();
+  const uint64_t before = counters->received_bytes;
   SocketClient header(server->port()), body(server->port()), dripping(server->port()), late(server->port()),
       completed(server->port());
   header.send("GET / HTT");
   for (SocketClient* client : {&body, &completed}) client->send(head + "a");
-  dripping.send("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
-  EXPECT_TRUE(answerTo("GET /x HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 200")) << "the others have arrived";
+  const std::string long_head = "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n";
+  dripping.send(long_head);
+  const size_t sent = 9 + 2 * (head.size() + 1) + long_head.size();
+  EXPECT_TRUE(eventually([&] { return counters->received_bytes == before + sent; }));
   const auto begun = std::chrono::steady_clock::now();
   server->stopAccepting();
   late.send("GET / HTT");
@@ -171,19 +176,27 @@ TEST_F(HttpLimitsTest, ARequestThatBeginsDuringAnEvictionDoesNotExceedTheLimit) 
 }
 
 TEST_F(HttpLimitsTest, BeyondTheLimitTheReserveTellsTheHealth) {
-  start({.max_connections = 4, .reserved_connections = 2});
+  const auto counters = std::make_shared<HttpCounters>();
+  start({.max_connections = 4, .reserved_connections = 2, .counters = counters});
   std::vector<std::unique_ptr<SocketClient>> busy;
   for (int i = 0; i < 4; ++i) busy.push_back(hold());
-  const std::string health = answerTo("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+  // The answer that is sent when the reserve is free again: its client has an answer before the server has ended it.
+  const auto reserveAnswers = [&](const std::string& request) {
+    EXPECT_TRUE(eventually([&] { return counters->open == 4; }));
+    return answerTo(request);
+  };
+  const std::string health = reserveAnswers("GET /v1/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(health.starts_with("HTTP/1.1 200")) << health;
   EXPECT_NE(health.find("connection: close"), std::string::npos);
   for (const char* path : {"/v1/health/ready", "/health", "/health?x=1", "/ping"}) {
-    EXPECT_TRUE(answerTo(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 200")) << path;
+    EXPECT_TRUE(reserveAnswers(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 200"))
+        << path;
   }
   for (const char* path : {"/healthy", "/health/", "/ping/x", "/version", "/v1/health"}) {
-    EXPECT_TRUE(answerTo(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 503")) << path;
+    EXPECT_TRUE(reserveAnswers(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path)).starts_with("HTTP/1.1 503"))
+        << path;
   }
-  const std::string other = answerTo("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  const std::string other = reserveAnswers("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
   EXPECT_TRUE(other.starts_with("HTTP/1.1 503")) << other;
   EXPECT_NE(other.find(R"({"error":{"message":)"), std::string::npos);
   std::vector<std::unique_ptr<SocketClient>> silent;
@@ -205,7 +218,7 @@ TEST_F(HttpLimitsTest, TooMuchPipelinedInputEndsTheConnectionAfterTheAnswer) {
   start({.counters = counters});
   auto client = hold();
   std::string more;
-  for (int i = 0; i < 4000; ++i) more += "GET /n HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (int i = 0; i < 5000; ++i) more += "GET /n HTTP/1.1\r\nHost: x\r\n\r\n";
   client->send(more);
   // It reads to the end only once it has begun to drop input.
   EXPECT_TRUE(eventually([&] { return counters->received_bytes > more.size(); }));

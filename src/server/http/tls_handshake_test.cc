@@ -70,9 +70,7 @@ TEST_F(TlsHandshakeTest, GarbageEndsTheConnection) {
 
 // OpenSSL would allocate what the header of the message announces.
 TEST_F(TlsHandshakeTest, AnOverlongHelloEndsTheHandshake) {
-  HttpServerOptions options;
-  options.tls_timeout = std::chrono::minutes(5);
-  start(options);
+  start();
   const std::string header("\x01\x01\xff\xb8", 4);  // announces 131,000 bytes
   const auto record = [](const std::string& bytes) {
     return std::string("\x16\x03\x01\x00", 4) + static_cast<char>(bytes.size()) + bytes;
@@ -267,7 +265,6 @@ class TlsFloodTest : public TlsServerFixture {
     HttpServerOptions options;
     options.io_threads = 1;
     options.max_connections_per_client = kFlood + 4;
-    options.tls_timeout = std::chrono::minutes(5);  // no handshake times out, however busy the machine is
     LongHandshakes::watch();
     start(options);
     LongHandshakes::lengthen(milliseconds(300));

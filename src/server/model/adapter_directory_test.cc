@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <spdlog/sinks/ostream_sink.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/testing/error_of.h"
 #include "base/testing/eventually.h"
@@ -114,6 +116,7 @@ TEST_F(AdapterDirectoryTest, OtherContentOfTheSameSizeAndTimeIsSeen) {
   auto directory = open();
   directory->scan();
   const auto time = fs::last_write_time(weights);
+  std::this_thread::sleep_for(2 * std::chrono::nanoseconds(kFileClockTickNs));  // another time of the change
   write("a", "weights of b");
   fs::last_write_time(weights, time);
   EXPECT_EQ(directory->scan().replaced, std::vector<std::string>{"a"});

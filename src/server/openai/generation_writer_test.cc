@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
-#include <mutex>
-#include <thread>
 #include <utility>
 
+#include "server/testing/held_intake.h"
 #include "server/testing/routes_fixture.h"
+#include "server/testing/turn_order.h"
 
 namespace chorus::server {
 namespace {
@@ -121,27 +120,16 @@ TEST(GenerationWriterTest, NothingIsWrittenForAClientThatIsGone) {
 // Records whose echoes are written when.
 class OrderedExchange : public FakeExchange {
  public:
-  // Nothing is written before `begin`.
-  OrderedExchange(char name, std::vector<char>& order, std::mutex& mutex, std::shared_future<void> begin)
-      : name_(name), order_(order), mutex_(mutex), begin_(std::move(begin)) {}
+  OrderedExchange(char name, TurnOrder& order) : name_(name), order_(order) {}
   bool write(std::string_view bytes) override {
     constexpr size_t kLarge = 1024;
-    begin_.wait();
-    if (bytes.size() > kLarge) {
-      {
-        const std::lock_guard lock(mutex_);
-        order_.push_back(name_);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    if (bytes.size() > kLarge) order_.piece(name_);
     return FakeExchange::write(bytes);
   }
 
  private:
   char name_;
-  std::vector<char>& order_;
-  std::mutex& mutex_;
-  std::shared_future<void> begin_;
+  TurnOrder& order_;
 };
 
 // A prompt is one token, however long its text is.
@@ -153,20 +141,16 @@ class ShortCodec : public FakeCodec {
 TEST_F(RoutesTest, GenerationsTakeTurnsWithinTheirEchoes) {
   models.putAdapter(
       {.name = "short", .adapter_id = 0, .fingerprint = "fp", .created = 9, .text = std::make_shared<ShortCodec>()});
-  std::vector<char> order;
-  std::mutex mutex;
   const std::string echo(100'000, 'e');
   const std::string names = "ABC";  // one more than there are delivery threads
+  TurnOrder order(names);
   std::atomic<int> enqueued{0};
   engine.on_enqueue = [&] { ++enqueued; };
   for (const char* log_probs : {"", R"("logprobs":1,)"}) {
-    order.clear();
     enqueued = 0;
-    std::promise<void> begin;
-    const std::shared_future<void> begins = begin.get_future().share();
     std::vector<std::shared_ptr<FakeExchange>> exchanges;
     for (const char name : names) {
-      exchanges.push_back(std::make_shared<OrderedExchange>(name, order, mutex, begins));
+      exchanges.push_back(std::make_shared<OrderedExchange>(name, order));
       routes.handle({.method = "POST",
                      .path = "/v1/completions",
                      .headers = {{"content-type", "application/json"}},
@@ -176,7 +160,8 @@ TEST_F(RoutesTest, GenerationsTakeTurnsWithinTheirEchoes) {
     }
     // Each answer then waits for a delivery thread, or has one.
     EXPECT_TRUE(eventually([&] { return enqueued == std::ssize(names) && engine.running() == 0; }));
-    begin.set_value();
+    HeldIntake(intake).release();
+    order.open();
     for (const auto& exchange : exchanges) {
       std::vector<std::string> texts(16);
       for (const Json& event : events(exchange->wait().body)) {
@@ -185,14 +170,7 @@ TEST_F(RoutesTest, GenerationsTakeTurnsWithinTheirEchoes) {
       }
       for (const std::string& text : texts) EXPECT_TRUE(text == echo + "xx");
     }
-    // The last to begin did not wait for the end of another.
-    size_t last_begin = 0, first_end = order.size();
-    for (const char name : names) {
-      last_begin = std::max<size_t>(last_begin, std::ranges::find(order, name) - order.begin());
-      const auto end = std::find(order.rbegin(), order.rend(), name);
-      first_end = std::min<size_t>(first_end, order.rend() - end);
-    }
-    EXPECT_LT(last_begin, first_end) << log_probs;
+    EXPECT_TRUE(order.takeTurns()) << "the last to begin waited for the end of another " << log_probs;
   }
 }
 

@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
-#include <thread>
 
 #include "server/access/fair_share.h"
 #include "server/testing/held_intake.h"
 #include "server/testing/routes_fixture.h"
+#include "server/testing/turn_order.h"
 #include "server/work/charged_body.h"
 
 namespace chorus::server {
@@ -124,8 +123,7 @@ class SlowTextTest : public RoutesTest {
  protected:
   class SlowCodec : public FakeCodec {
    public:
-    SlowCodec(std::vector<char>& order, std::mutex& mutex, std::shared_future<void> begin)
-        : order_(order), mutex_(mutex), begin_(std::move(begin)) {}
+    explicit SlowCodec(TurnOrder& order) : order_(order) {}
     std::unique_ptr<TextStream> newStream(const TextStreamOptions&) const override {
       return std::make_unique<Stream>(*this);
     }
@@ -135,12 +133,7 @@ class SlowTextTest : public RoutesTest {
      public:
       explicit Stream(const SlowCodec& codec) : codec_(codec) {}
       Piece push(int32_t token) override {
-        codec_.begin_.wait();
-        {
-          const std::lock_guard lock(codec_.mutex_);
-          codec_.order_.push_back(static_cast<char>(token));
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        codec_.order_.piece(static_cast<char>(token));
         return {std::string(1, static_cast<char>(token)), std::nullopt};
       }
       Piece finish() override { return {}; }
@@ -148,27 +141,20 @@ class SlowTextTest : public RoutesTest {
      private:
       const SlowCodec& codec_;
     };
-    std::vector<char>& order_;
-    std::mutex& mutex_;
-    std::shared_future<void> begin_;
+    TurnOrder& order_;
   };
 
-  std::promise<void> begin;  // no text is made before
-  std::vector<char> order;
-  std::mutex mutex;
+  const std::string names{"ABC"};  // one more than there are delivery threads
+  TurnOrder order{names};
 };
 
 TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
-  models.putAdapter({.name = "slow",
-                     .adapter_id = 0,
-                     .fingerprint = "fp",
-                     .created = 9,
-                     .text = std::make_shared<SlowCodec>(order, mutex, begin.get_future().share())});
+  models.putAdapter(
+      {.name = "slow", .adapter_id = 0, .fingerprint = "fp", .created = 9, .text = std::make_shared<SlowCodec>(order)});
   std::atomic<int> enqueued{0};
   engine.on_enqueue = [&] { ++enqueued; };
   std::vector<std::shared_ptr<FakeExchange>> exchanges;
   constexpr int kTokens = 100;
-  const std::string names = "ABC";  // one more than there are delivery threads
   for (const char name : names) {
     const Json body{
         {"model", "slow"}, {"prompt", std::vector<int32_t>(1, name)}, {"max_tokens", kTokens}, {"temperature", 0}};
@@ -176,20 +162,14 @@ TEST_F(SlowTextTest, GenerationsTakeTurnsWithinAnArrival) {
   }
   // Each answer then waits for a delivery thread, or has one.
   EXPECT_TRUE(eventually([&] { return enqueued == std::ssize(names) && engine.running() == 0; }));
-  begin.set_value();
+  HeldIntake(intake).release();
+  order.open();
   for (size_t i = 0; i < names.size(); ++i) {
     const Json whole = Json::parse(exchanges[i]->wait().body);
     EXPECT_EQ(whole["choices"][0]["text"], std::string(kTokens, names[i]));
     EXPECT_EQ(whole["usage"]["completion_tokens"], kTokens);
   }
-  // The last to begin did not wait for the end of another.
-  size_t last_begin = 0, first_end = order.size();
-  for (const char name : names) {
-    last_begin = std::max<size_t>(last_begin, std::ranges::find(order, name) - order.begin());
-    const auto end = std::find(order.rbegin(), order.rend(), name);
-    first_end = std::min<size_t>(first_end, order.rend() - end);
-  }
-  EXPECT_LT(last_begin, first_end);
+  EXPECT_TRUE(order.takeTurns()) << "the last to begin waited for the end of another";
 }
 
 TEST_F(RoutesTest, ListsOfModelsAreMadeInAnIntakeOfTheirOwn) {

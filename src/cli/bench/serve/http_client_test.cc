@@ -81,6 +81,7 @@ class RawServer {
     });
   }
   ~RawServer() {
+    ::shutdown(listener_, SHUT_RDWR);  // ends accept() if the client's connection was never made
     thread_.join();
     ::close(listener_);
   }
@@ -159,15 +160,17 @@ Answer askRaw(std::string bytes, milliseconds timeout = kPatience) {
 }
 
 TEST(HttpClientTest, FailuresHaveTheirKinds) {
-  uint16_t closed_port = 0;
-  {
-    RawServer gone("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    closed_port = gone.port;
-    HttpClient client({.host = "127.0.0.1", .port = closed_port}, kPatience);
-    EXPECT_EQ(ask(client).end, CallEnd::kComplete);
-  }
-  HttpClient nobody({.host = "127.0.0.1", .port = closed_port}, kPatience);
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);  // nobody listens there, and nobody else can
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  HttpClient nobody({.host = "127.0.0.1", .port = ntohs(address.sin_port)}, kPatience);
   EXPECT_EQ(ask(nobody).end, CallEnd::kRefused);
+  ::close(taken);
+  EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").end, CallEnd::kComplete);
   EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").end, CallEnd::kDisconnected);
   EXPECT_EQ(askRaw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n").end, CallEnd::kDisconnected);
   EXPECT_EQ(askRaw("HTTP/1.1 2").end, CallEnd::kDisconnected);

@@ -38,6 +38,8 @@ class TlsServerFixture : public ::testing::Test {
   }
   void start(HttpServerOptions options = {}, bool clients = false) {
     options.port = 0;
+    // By default no handshake ends in time, however busy the machine is.
+    if (options.tls_timeout == HttpServerOptions().tls_timeout) options.tls_timeout = std::chrono::minutes(5);
     certificates = std::make_shared<TlsCertificates>(files(clients));
     options.tls = certificates;
     counters = options.counters;
