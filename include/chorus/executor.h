@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "chorus/adapter_report.h"
@@ -159,8 +160,12 @@ class Executor {
   KvCacheStats getKvCacheStats() const;
   // Chorus: the state of the adapter cache after the last step.
   AdapterCacheStats getAdapterCacheStats() const;
-  // Chorus: all registered adapters in the order of their task ids, as they are between two steps: the call waits for
-  // the present step. Empty after shutdown.
+  // Chorus: the adapter of a task as it is between two steps: the call waits for the present step. nullopt if it is not
+  // registered, and after shutdown.
+  std::optional<AdapterState> getAdapterState(IdType taskId);
+  // Chorus: all registered adapters in the order of their task ids. The call gets some hundreds of them after each
+  // step, so that no step is late, and waits for as many steps; each adapter is as it is then. One caller gets its list
+  // after the other. After shutdown the rest is missing.
   std::vector<AdapterState> getAdapterStates();
   // Chorus: the sequences that run, the caches, and totals over all steps: as of the begin of the current step, or of
   // now if nothing runs.

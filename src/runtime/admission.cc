@@ -1,6 +1,8 @@
 #include "runtime/admission.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <new>
 #include <thread>
 #include <utility>
@@ -175,9 +177,30 @@ void Admission::moveAdapterPin(IdType from, IdType to) { post(Inbox::MovePin{fro
 
 void Admission::endHolds() noexcept { holds_.end(shutdownError()); }
 
+std::optional<executor::AdapterState> Admission::adapterState(IdType task_id) {
+  auto states = askStates(task_id, 1);
+  if (states.empty() || states.front().taskId != task_id) return std::nullopt;
+  return std::move(states.front());
+}
+
+// There may be tens of thousands of tasks, and the steps of all requests would wait for one copy of their states. So
+// the step thread copies a portion between two steps. Only one caller lists at a time, so that several callers do not
+// get several portions.
 std::vector<executor::AdapterState> Admission::adapterStates() {
-  Inbox::AskedStates asked;
-  auto states = asked.get_future();
+  const std::lock_guard lock(listing_);
+  std::vector<executor::AdapterState> all;
+  for (IdType first = 0;;) {
+    auto portion = askStates(first, kStatesPerStep);
+    const bool last = portion.size() < kStatesPerStep || portion.back().taskId == std::numeric_limits<IdType>::max();
+    if (!last) first = portion.back().taskId + 1;
+    std::ranges::move(portion, std::back_inserter(all));
+    if (last) return all;
+  }
+}
+
+std::vector<executor::AdapterState> Admission::askStates(IdType first, size_t most) {
+  Inbox::AskedStates asked{first, most, {}};
+  auto states = asked.states.get_future();
   {
     const std::lock_guard lock(mutex_);
     if (shutdown_) return {};
@@ -251,11 +274,11 @@ void Admission::carryOut(Inbox::Command& command) noexcept {
 
 void Admission::answer(Inbox::AskedStates& asked) const noexcept {
   try {
-    auto states = adapters_.states();
+    auto states = adapters_.states(asked.first, asked.most);
     for (executor::AdapterState& state : states) holds_.complete(state);
-    asked.set_value(std::move(states));
+    asked.states.set_value(std::move(states));
   } catch (const std::bad_alloc&) {
-    asked.set_exception(std::current_exception());
+    asked.states.set_exception(std::current_exception());
   }
 }
 

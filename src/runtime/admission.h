@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "runtime/adapter_cache/adapter_holds.h"
@@ -29,6 +30,8 @@ class Admission {
   using Callback = Request::Callback;
   // In a round, only this many waiting sequences at the front of the queue claim adapters and are candidates to start.
   static constexpr size_t kLookahead = 1024;
+  // The step thread gives a caller of adapterStates() at most this many states between two steps, in about 0.1 ms.
+  static constexpr size_t kStatesPerStep = 256;
 
   // load is called on loader threads until the destructor returns. The references must outlive this object.
   Admission(const CoreOptions& options, const LogitsPostProcessors& post_processors, RequestTable& requests,
@@ -44,6 +47,7 @@ class Admission {
   void loadAdapter(executor::IdType task_id, bool pin, AdapterHolds::Done done);
   void unpinAdapter(executor::IdType task_id);
   void moveAdapterPin(executor::IdType from, executor::IdType to);
+  std::optional<executor::AdapterState> adapterState(executor::IdType task_id);
   std::vector<executor::AdapterState> adapterStates();
   bool acceptsRequests() const;
   // Refuses later requests and ends waitForWork().
@@ -100,6 +104,8 @@ class Admission {
   void post(Inbox::Command command);
   void wake();
   void carryOut(Inbox::Command& command) noexcept;
+  // Waits for the step thread's answer. Empty after shutdown.
+  std::vector<executor::AdapterState> askStates(executor::IdType first, size_t most);
   void setAdapter(const Inbox::SetAdapter& adapter) noexcept;
   void answer(Inbox::AskedStates& asked) const noexcept;
   void admit(Inbox::Node node) noexcept;
@@ -113,6 +119,7 @@ class Admission {
   const LogitsPostProcessors& post_processors_;
   RequestTable& requests_;
 
+  std::mutex listing_;  // held by the caller of adapterStates()
   mutable std::mutex mutex_;
   // These members are protected by the mutex.
   std::condition_variable wake_;

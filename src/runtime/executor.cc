@@ -318,6 +318,7 @@ MemoryUse Executor::getMemoryUse() const {
 }
 SizeType32 Executor::getVocabSize() const { return impl_->core().options().requests.vocab_size; }
 KvCacheStats Executor::getKvCacheStats() const { return impl_->core().kvCacheStats(); }
+std::optional<AdapterState> Executor::getAdapterState(IdType taskId) { return impl_->core().adapterState(taskId); }
 std::vector<AdapterState> Executor::getAdapterStates() { return impl_->core().adapterStates(); }
 AdapterCacheStats Executor::getAdapterCacheStats() const { return impl_->core().adapterCacheStats(); }
 LiveBatch Executor::getLiveBatch() const { return impl_->core().liveBatch(); }

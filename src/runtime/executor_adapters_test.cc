@@ -274,6 +274,45 @@ TEST_F(ExecutorAdaptersTest, ReportsWhereAdaptersAre) {
   EXPECT_TRUE(core->adapterStates().empty());
 }
 
+// No step may wait until the states of all adapters are copied.
+TEST_F(ExecutorAdaptersTest, AListOfManyAdaptersIsMadeInSeveralSteps) {
+  constexpr size_t kPortions = 4, kAdapters = kPortions * Admission::kStatesPerStep;
+  std::atomic<int> steps = 0;
+  before_step = [&](int step, const StepInput&) {
+    steps = step;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  start();
+  for (size_t i = 0; i < kAdapters; ++i) core->registerAdapter(3 * i, fakeSource(fmt::format("a{}", i)));
+  const auto running = enqueue(request({1}, 60));
+  ASSERT_TRUE(eventually([&] { return steps > 0; }));
+  const int before = steps;
+  const auto states = core->adapterStates();
+  EXPECT_GE(steps - before, static_cast<int>(kPortions) - 1);
+  ASSERT_EQ(states.size(), kAdapters);
+  for (size_t i = 0; i < kAdapters; ++i) {
+    ASSERT_EQ(states[i].taskId, 3 * i);
+    ASSERT_EQ(states[i].contentHash, fmt::format("a{}", i));
+  }
+  core->cancel(running);
+}
+
+TEST_F(ExecutorAdaptersTest, TheStateOfOneAdapter) {
+  start();
+  core->registerAdapter(2, fakeSource("two-3"));
+  core->registerAdapter(4, fakeSource("four"));
+  EXPECT_EQ(core->adapterState(2).value().bytes, 3);
+  EXPECT_EQ(core->adapterState(4).value().contentHash, "four");
+  EXPECT_FALSE(core->adapterState(3)) << "a later task is another one";
+  EXPECT_FALSE(core->adapterState(5));
+  core->registerAdapter(std::numeric_limits<uint64_t>::max(), fakeSource("last"));
+  EXPECT_EQ(core->adapterStates().size(), 3u);
+  core->unregisterAdapter(2);
+  EXPECT_FALSE(core->adapterState(2));
+  core->shutdown();
+  EXPECT_FALSE(core->adapterState(4));
+}
+
 // Many requests wait to be admitted when their adapter changes. Each gets the content that it had when the request
 // came, and no round admits more of them for that reason.
 TEST_F(ExecutorAdaptersTest, RequestsGetTheContentFromBeforeLaterChanges) {

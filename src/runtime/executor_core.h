@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -49,6 +50,9 @@ class ExecutorCore {
   }
   void unpinAdapter(executor::IdType task_id) { admission_.unpinAdapter(task_id); }
   void moveAdapterPin(executor::IdType from, executor::IdType to) { admission_.moveAdapterPin(from, to); }
+  std::optional<executor::AdapterState> adapterState(executor::IdType task_id) {
+    return admission_.adapterState(task_id);
+  }
   std::vector<executor::AdapterState> adapterStates() { return admission_.adapterStates(); }
   void shutdown();
   bool acceptsRequests() const { return admission_.acceptsRequests(); }

@@ -45,7 +45,12 @@ class Inbox {
   struct MovePin {
     executor::IdType from, to;
   };
-  using AskedStates = std::promise<std::vector<executor::AdapterState>>;
+  // Asks for the states of the tasks with ids from `first` on, at most `most` of them.
+  struct AskedStates {
+    executor::IdType first;
+    size_t most;
+    std::promise<std::vector<executor::AdapterState>> states;
+  };
   using Node = RequestTable::Requests::node_type;
   using Command = std::variant<Cancel, SetAdapter, LoadAdapter, MovePin, AskedStates>;
 

@@ -458,13 +458,14 @@ executor::AdapterCacheStats AdapterStore::stats() const {
           .loadTimes = load_times_};
 }
 
-std::vector<executor::AdapterState> AdapterStore::states() const {
+std::vector<executor::AdapterState> AdapterStore::states(uint64_t first, size_t most) const {
   using Place = executor::AdapterState::Place;
-  std::vector<executor::AdapterState> all;
-  for (const auto& [task_id, task] : tasks_) {
+  std::vector<executor::AdapterState> states;
+  for (auto at = tasks_.lower_bound(first); at != tasks_.end() && states.size() < most; ++at) {
+    const Task& task = at->second;
     if (!task.known) continue;
-    executor::AdapterState& state = all.emplace_back();
-    state.taskId = task_id;
+    executor::AdapterState& state = states.emplace_back();
+    state.taskId = at->first;
     state.contentHash = task.content_hash;
     const auto source = sourceOf(task);
     if (source != nullptr) {
@@ -480,8 +481,7 @@ std::vector<executor::AdapterState> AdapterStore::states() const {
       state.place = cache_.host().resident(task.key) ? Place::kHOST : Place::kLOADING;
     }
   }
-  std::ranges::sort(all, {}, &executor::AdapterState::taskId);
-  return all;
+  return states;
 }
 
 std::shared_ptr<const PreparedAdapter> AdapterStore::parts(AdapterKey key) const {

@@ -15,7 +15,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -108,8 +107,8 @@ class AdapterStore {
 
   AdapterCache& cache() { return cache_; }
   executor::AdapterCacheStats stats() const;
-  // The known tasks, in order of their ids.
-  std::vector<executor::AdapterState> states() const;
+  // The known tasks with ids from `first` on, in order of their ids; at most `most` of them.
+  std::vector<executor::AdapterState> states(uint64_t first, size_t most) const;
   // Calls visit(ResidentAdapter) for every adapter of the host level, by task id. A task id whose older content is
   // still in use comes once for each content.
   template <typename Visit>
@@ -175,7 +174,7 @@ class AdapterStore {
   executor::AdapterLoadTimes load_times_;
   const bool reject_when_full_;
   ComposeAdapters compose_;
-  std::unordered_map<uint64_t, Task> tasks_;
+  std::map<uint64_t, Task> tasks_;
   std::map<std::pair<uint64_t, uint64_t>, Replaced> replaced_;          // by task id and number of the change
   uint32_t brought_ = 0;                                                // contents that bring() gave to replaced_
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level

@@ -329,10 +329,7 @@ void handleAdminAdapter(const ApiContext& context, HttpRequest& request, const s
     log::info("adapter unloaded by request: {}", model->name);
     return exchange->respond(jsonAnswer({{"name", model->name}, {"status", "removed"}}));
   }
-  executor::AdapterState own;
-  for (executor::AdapterState& state : context.engine.adapterStates()) {
-    if (state.taskId == *model->adapter_id) own = std::move(state);
-  }
+  const executor::AdapterState own = context.engine.adapterState(*model->adapter_id).value_or(executor::AdapterState());
   exchange->respond(jsonAnswer(describeAdapter(*model, own, adapters.historyOf(model->name))));
 }
 

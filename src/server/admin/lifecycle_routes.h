@@ -15,7 +15,7 @@ namespace chorus::server {
 // Each is a RequestWork (preparation.h), and throws ApiError 403 without --enable_admin.
 
 // GET /v1/admin/adapters: every served adapter, where its weights are, their size, users, pin, content hash and earlier
-// contents. Waits for the present step.
+// contents. Waits for a step per some hundreds of adapters (Executor::getAdapterStates).
 void handleAdapterStates(const ApiContext& context, HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange,
                          WorkMeter& meter);
 // /v1/admin/adapters/{name}. GET: the entry of this adapter. PUT: serves the adapter of a path, {"path": "..."}, or an

@@ -68,7 +68,9 @@ TEST_F(LifecycleRoutesTest, ListsWhereEachAdapterIs) {
   EXPECT_EQ(list["data"][0]["users"], 0);
   EXPECT_EQ(list["data"][0]["pinned"], false);
   EXPECT_TRUE(list["data"][0]["content_hash"].is_null());
+  EXPECT_EQ(engine.lists, 1);
   EXPECT_EQ(Json::parse(answer("GET", kPlaced).body), list["data"][0]);
+  EXPECT_EQ(engine.lists, 1) << "the state of one adapter must not cost that of all";
   EXPECT_EQ(answer("GET", "/v1/admin/adapters/absent").status, 404);
   EXPECT_EQ(answer("GET", "/v1/admin/adapters/base").status, 404);
 }

@@ -23,6 +23,9 @@ class ExecutorClient : public EngineClient {
   }
   void unpinAdapter(executor::IdType taskId) override { executor_.unpinAdapter(taskId); }
   void moveAdapterPin(executor::IdType from, executor::IdType to) override { executor_.moveAdapterPin(from, to); }
+  std::optional<executor::AdapterState> adapterState(executor::IdType taskId) override {
+    return executor_.getAdapterState(taskId);
+  }
   std::vector<executor::AdapterState> adapterStates() override { return executor_.getAdapterStates(); }
   int32_t maxInputLen() const override { return executor_.getMaxInputLen(); }
   int32_t maxSeqLen() const override { return executor_.getMaxSeqLen(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "chorus/executor.h"
@@ -22,6 +23,7 @@ class EngineClient {
   virtual void loadAdapter(executor::IdType taskId, bool pin, executor::Executor::AdapterLoadedCallback loaded) = 0;
   virtual void unpinAdapter(executor::IdType taskId) = 0;
   virtual void moveAdapterPin(executor::IdType from, executor::IdType to) = 0;
+  virtual std::optional<executor::AdapterState> adapterState(executor::IdType taskId) = 0;
   virtual std::vector<executor::AdapterState> adapterStates() = 0;
   virtual int32_t maxInputLen() const = 0;
   virtual int32_t maxSeqLen() const = 0;

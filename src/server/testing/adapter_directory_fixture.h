@@ -68,6 +68,7 @@ class RegisteringEngine : public EngineClient {
   }
   void unpinAdapter(executor::IdType) override {}
   void moveAdapterPin(executor::IdType from, executor::IdType to) override { moved_pins.emplace_back(from, to); }
+  std::optional<executor::AdapterState> adapterState(executor::IdType) override { return std::nullopt; }
   std::vector<executor::AdapterState> adapterStates() override { return {}; }
   int32_t maxInputLen() const override { return 200; }
   int32_t maxSeqLen() const override { return 256; }

@@ -150,13 +150,17 @@ class FakeEngine : public EngineClient {
     return report;
   }
   void unregisterAdapter(executor::IdType taskId) override { adapters.erase(taskId); }
+  std::optional<executor::AdapterState> adapterState(executor::IdType taskId) override {
+    if (!adapters.contains(taskId)) return std::nullopt;
+    executor::AdapterState state;
+    state.taskId = taskId;
+    state.pinned = pinned.contains(taskId);
+    return state;
+  }
   std::vector<executor::AdapterState> adapterStates() override {
+    ++lists;
     std::vector<executor::AdapterState> states;
-    for (const auto& [id, path] : adapters) {
-      executor::AdapterState& state = states.emplace_back();
-      state.taskId = id;
-      state.pinned = pinned.contains(id);
-    }
+    for (const auto& [id, path] : adapters) states.push_back(*adapterState(id));
     return states;
   }
   // Loads at once, or fails with load_error, or with the error of on_load.
@@ -226,6 +230,7 @@ class FakeEngine : public EngineClient {
   std::map<executor::IdType, std::filesystem::path> adapters;
   std::set<executor::IdType> pinned;
   std::set<executor::IdType> loaded_ids;  // of loadAdapter()
+  std::atomic<int> lists = 0;             // calls of adapterStates()
   std::optional<Error> content_error;     // of reading an adapter's values at its registration
   std::exception_ptr load_error;
   std::function<void()> on_enqueue;
