@@ -22,6 +22,26 @@ class ExecutorMemoryTest : public CoreFixture {
   };
 };
 
+// Clients that register and remove adapters again and again must not fill the memory.
+TEST_F(ExecutorMemoryTest, AnUnregisteredTaskLeavesNothing) {
+  start();
+  constexpr uint64_t kTasks = 500;
+  const auto registerAndUnregister = [&](uint64_t first) {
+    for (uint64_t id = first; id < first + kTasks; ++id) {
+      core->registerAdapter(id, fakeSource("a"));
+      core->unregisterAdapter(id);
+    }
+    // The second answer comes after the round of the last change.
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(core->adapterStates().empty());
+  };
+  registerAndUnregister(0);
+  const test::AllocationWatch watch;
+  constexpr uint64_t kRounds = 40;
+  for (uint64_t round = 1; round <= kRounds; ++round) registerAndUnregister(round * kTasks);
+  // The inbox keeps memory for the commands of a round.
+  EXPECT_LT(watch.heldBytes(), static_cast<int64_t>(kRounds * kTasks * 30)) << "bytes after 20,000 tasks";
+}
+
 TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
   if (!test::FailingAllocations::supported()) return;
   options.scheduler.policy = executor::CapacitySchedulerPolicy::kMAX_UTILIZATION;

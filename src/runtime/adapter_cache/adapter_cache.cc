@@ -67,7 +67,7 @@ void AdapterCache::leave(std::span<const AdapterKey> keys) {
   tell({.kind = AdapterCacheEvent::Kind::kLeave, .wants = wants_});
 }
 
-uint32_t AdapterCache::generation(uint64_t task_id) const {
+uint64_t AdapterCache::generation(uint64_t task_id) const {
   const auto found = generations_.find(task_id);
   return found == generations_.end() ? 0 : found->second;
 }
@@ -75,12 +75,23 @@ uint32_t AdapterCache::generation(uint64_t task_id) const {
 AdapterKey AdapterCache::renew(uint64_t task_id) {
   reserve(0);
   const AdapterKey old{task_id, generation(task_id)};
-  generations_[task_id] = old.generation + 1;
+  generations_[task_id] = generations_made_ + 1;
+  const AdapterWant fresh{{task_id, ++generations_made_}, {}};
   host_.retire(old);
   follow(false);
-  const AdapterWant fresh{{task_id, old.generation + 1}, {}};
   tell({.kind = AdapterCacheEvent::Kind::kRenew, .wants = {&fresh, 1}});
   return fresh.key;
+}
+
+// The claim of the entry has reserved the memory to list it as gone.
+void AdapterCache::end(uint64_t task_id) noexcept {
+  const auto found = generations_.find(task_id);
+  if (found == generations_.end()) return;
+  const AdapterWant last{{task_id, found->second}, {}};
+  generations_.erase(found);
+  host_.retire(last.key);
+  follow(false);
+  tell({.kind = AdapterCacheEvent::Kind::kEnd, .wants = {&last, 1}});
 }
 
 void AdapterCache::forgetGone() noexcept {

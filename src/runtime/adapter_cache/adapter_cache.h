@@ -14,10 +14,11 @@ namespace chorus {
 
 // An operation on a cache and its outcome, for observers.
 struct AdapterCacheEvent {
-  enum class Kind { kClaim, kLoaded, kFailed, kRelease, kRenew, kEnsure, kLeave };
+  enum class Kind { kClaim, kLoaded, kFailed, kRelease, kRenew, kEnd, kEnsure, kLeave };
   Kind kind = Kind::kClaim;
-  std::span<const AdapterWant> wants;  // kRenew: the new generation. Sizes are set where the operation has them
-  bool may_load = false;               // kClaim
+  // kRenew: the new generation; kEnd: the last one. Sizes are set where the operation has them.
+  std::span<const AdapterWant> wants;
+  bool may_load = false;                                      // kClaim
   AdapterLevel::Claim claim = AdapterLevel::Claim::kClaimed;  // kClaim, kEnsure: the outcome
   bool fits = true;                                           // kLoaded: the outcome
 };
@@ -46,10 +47,12 @@ class AdapterCache {
   // Undoes one ensure() of each key.
   void leave(std::span<const AdapterKey> keys);
 
-  // The task's current generation; 0 if it never had one.
-  uint32_t generation(uint64_t task_id) const;
+  // The task's current generation; 0 if it has none.
+  uint64_t generation(uint64_t task_id) const;
   // Starts a new generation. New leases do not get the old one, which leaves at once or with its last user.
   AdapterKey renew(uint64_t task_id);
+  // Ends the task's current generation like renew(), and forgets the task.
+  void end(uint64_t task_id) noexcept;
 
   const AdapterLevel& host() const { return host_; }
   const AdapterLevel& device() const { return device_; }
@@ -67,7 +70,10 @@ class AdapterCache {
 
   AdapterLevel host_, device_;
   int64_t loads_ = 0, failures_ = 0;
-  std::unordered_map<uint64_t, uint32_t> generations_;
+  // The current generations, counted over all tasks: so no later key of a task that was forgotten equals an earlier
+  // one, which leases may still hold.
+  std::unordered_map<uint64_t, uint64_t> generations_;
+  uint64_t generations_made_ = 0;
   std::vector<AdapterKey> gone_;
   std::vector<AdapterWant> wants_;  // scratch of one operation, kept for its memory
   std::function<void(const AdapterCacheEvent&)> observer_;

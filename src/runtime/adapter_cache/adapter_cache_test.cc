@@ -23,8 +23,7 @@ std::vector<AdapterKey> keysOf(const AdapterCache& cache, const std::string& tex
     const auto dot = word.find('.');
     const uint64_t task_id = std::stoull(word.substr(0, dot));
     const bool current = dot == std::string::npos;
-    keys.push_back(
-        {task_id, current ? cache.generation(task_id) : static_cast<uint32_t>(std::stoul(word.substr(dot + 1)))});
+    keys.push_back({task_id, current ? cache.generation(task_id) : std::stoull(word.substr(dot + 1))});
   }
   return keys;
 }
@@ -152,7 +151,9 @@ class RandomRun {
         host_limit_(limit(5 + pick(30))),
         device_limit_(limit(4 + pick(20))),
         cache_(host_limit_, device_limit_),
-        plain_(host_limit_, device_limit_) {}
+        plain_(host_limit_, device_limit_) {
+    for (uint64_t task = 1; task <= kTasks; ++task) renew(task);
+  }
 
   void step() {
     const int action = pick(12);
@@ -165,14 +166,21 @@ class RandomRun {
     } else if (action < 11) {
       endOrPause();
     } else {
-      const auto task = static_cast<uint64_t>(1 + pick(8));
-      ASSERT_EQ(cache_.renew(task), plain_.renew(task));
+      const auto task = 1 + static_cast<uint64_t>(pick(kTasks));
+      if (cache_.generation(task) != 0) earlier_.push_back({task, cache_.generation(task)});
+      if (pick(3) == 0) {
+        cache_.end(task);
+        plain_.end(task);
+      } else {
+        renew(task);
+      }
     }
     compare();
   }
   int64_t evictions() const { return cache_.host().evictions() + cache_.device().evictions(); }
 
  private:
+  static constexpr int kTasks = 8;
   // A request with claimed adapters; `runs` while they are on the device.
   struct User {
     std::vector<AdapterKey> keys;
@@ -185,8 +193,12 @@ class RandomRun {
 
   void claim() {
     std::vector<AdapterWant> wants;
-    for (uint64_t task = 1; task <= 8; ++task) {
-      if (pick(5) == 0) wants.push_back({{task, cache_.generation(task)}, anySize()});
+    for (uint64_t task = 1; task <= kTasks; ++task) {
+      if (cache_.generation(task) != 0 && pick(5) == 0) wants.push_back({{task, cache_.generation(task)}, anySize()});
+    }
+    // A lease that was taken before its task was renewed or ended.
+    if (!earlier_.empty() && pick(8) == 0) {
+      wants.push_back({earlier_[static_cast<size_t>(pick(static_cast<int>(earlier_.size())))], anySize()});
     }
     if (wants.empty()) return;
     const bool may_load = pick(4) != 0;
@@ -199,6 +211,7 @@ class RandomRun {
     users_.push_back(user);
     for (const auto key : to_load) ASSERT_TRUE(plain_.host.at(key).loading);
   }
+  void renew(uint64_t task) { ASSERT_EQ(cache_.renew(task), plain_.renew(task)); }
   void load() {
     std::vector<AdapterKey> loading;
     for (const auto& entry : plain_.host.entries) {
@@ -271,7 +284,25 @@ class RandomRun {
   AdapterCache cache_;
   PlainAdapterCache plain_;
   std::vector<User> users_;
+  std::vector<AdapterKey> earlier_;  // keys that are not current any more
 };
+
+// A lease that is older than the end of its task still has its key.
+TEST(AdapterCache, ATaskThatComesBackGetsAnotherKey) {
+  AdapterCache cache({10, AdapterSize::kUnlimited}, {10, AdapterSize::kUnlimited});
+  const AdapterKey first = cache.renew(1);
+  cache.end(1);
+  EXPECT_EQ(cache.generation(1), 0u);
+  const AdapterKey second = cache.renew(1);
+  EXPECT_NE(first, second);
+  std::vector<AdapterKey> to_load;
+  const AdapterWant wants[] = {{first, {1, 1}}, {second, {1, 1}}};
+  ASSERT_EQ(cache.claim(wants, true, to_load), Claim::kClaimed);
+  for (const AdapterKey key : to_load) EXPECT_TRUE(cache.loaded(key, {1, 1}));
+  cache.release(to_load);
+  EXPECT_EQ(cache.goneFromHost(), std::vector<AdapterKey>{first});
+  EXPECT_TRUE(cache.host().resident(second));
+}
 
 TEST(AdapterCache, RandomisedAgainstAPlainModel) {
   int64_t evictions = 0;

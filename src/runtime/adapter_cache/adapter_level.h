@@ -15,10 +15,10 @@
 
 namespace chorus {
 
-// An adapter's content. Registering a task id again makes a new generation.
+// An adapter's content. Registering a task id makes a new generation.
 struct AdapterKey {
   uint64_t task_id = 0;
-  uint32_t generation = 0;
+  uint64_t generation = 0;
   friend auto operator<=>(const AdapterKey&, const AdapterKey&) = default;
 };
 

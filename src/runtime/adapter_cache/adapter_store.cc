@@ -56,7 +56,13 @@ void AdapterStore::registerSource(uint64_t task_id, std::shared_ptr<const Adapte
 
 void AdapterStore::unregister(uint64_t task_id, uint64_t change) {
   keepReplaced(task_id, change);
-  if (tasks_.contains(task_id)) renew(task_id, nullptr);
+  forget(task_id);
+}
+
+void AdapterStore::forget(uint64_t task_id) noexcept {
+  tasks_.erase(task_id);
+  cache_.end(task_id);
+  forgetGone();
 }
 
 void AdapterStore::keepReplaced(uint64_t task_id, uint64_t change) {
@@ -86,7 +92,7 @@ void AdapterStore::bring(uint64_t task_id, const std::shared_ptr<const AdapterSo
     renew(task_id, tensors);
   } else {
     // A key that is never the task's current one.
-    constexpr uint32_t kBrought = uint32_t{1} << 31;
+    constexpr uint64_t kBrought = uint64_t{1} << 63;
     set(task, {task_id, kBrought | ++brought_}, ++numbers_, tensors);
   }
   if (replaced != nullptr) replaced->source = sourceOf(task);
@@ -442,7 +448,7 @@ std::optional<AdapterLoad> AdapterStore::takeLoaded() {
   // Tensors that failed to load are forgotten: the next request for the task id must bring weights again.
   const auto task = tasks_.find(load.key.task_id);
   if (task != tasks_.end() && task->second.key == load.key && task->second.directory == nullptr) {
-    task->second.known = false;
+    forget(load.key.task_id);
   }
   for (auto& [_, replaced] : replaced_) {
     if (replaced.task.key == load.key && replaced.task.directory == nullptr) replaced.task.known = false;

@@ -147,6 +147,8 @@ class AdapterStore {
   // The adapter for a request that came after `changes_seen` changes: the one that the next change of its task
   // replaced. Null if there was no such change: the request uses the present adapter.
   Replaced* replacedOf(uint64_t task_id, uint64_t changes_seen);
+  // Forgets the task. Leases that have its adapter keep it.
+  void forget(uint64_t task_id) noexcept;
   // Gives the task the tensors of a request.
   void bring(uint64_t task_id, const std::shared_ptr<const AdapterSource>& tensors, uint64_t changes_seen);
   // Adds the task's content to the lease unless it is there already. Returns the content's number.
@@ -176,7 +178,7 @@ class AdapterStore {
   ComposeAdapters compose_;
   std::map<uint64_t, Task> tasks_;
   std::map<std::pair<uint64_t, uint64_t>, Replaced> replaced_;          // by task id and number of the change
-  uint32_t brought_ = 0;                                                // contents that bring() gave to replaced_
+  uint64_t brought_ = 0;                                                // contents that bring() gave to replaced_
   std::map<AdapterKey, std::shared_ptr<const PreparedAdapter>> parts_;  // packed weights of the host level
   std::map<std::vector<std::pair<uint64_t, float>>, std::weak_ptr<AdapterComposition>> compositions_;
   std::set<AdapterKey> pinned_;

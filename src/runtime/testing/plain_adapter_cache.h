@@ -53,7 +53,8 @@ class PlainAdapterCache {
 
   Level host, device;
   int64_t loads = 0, failures = 0;
-  std::map<uint64_t, uint32_t> generations;
+  std::map<uint64_t, uint64_t> generations;
+  uint64_t generations_made = 0;
 
   Claim claim(std::span<const AdapterWant> wants, bool may_load) {
     const Claim outcome = take(host, wants, may_load, true);
@@ -109,13 +110,14 @@ class PlainAdapterCache {
     if (idle) moveToEnd(device, key);
   }
   AdapterKey renew(uint64_t task_id) {
-    const AdapterKey old{task_id, generations[task_id]++};
-    const Entry* entry = host.find(old);
-    if (entry != nullptr && Level::idle(*entry)) {
-      host.drop(old);
-      device.drop(old);
-    }
-    return {task_id, old.generation + 1};
+    retire({task_id, generations[task_id]});
+    return {task_id, generations[task_id] = ++generations_made};
+  }
+  AdapterKey end(uint64_t task_id) {
+    const AdapterKey last{task_id, generations[task_id]};
+    retire(last);
+    generations.erase(task_id);
+    return last;
   }
 
   // Applies an AdapterCache's operation; throws std::logic_error if the outcome differs.
@@ -138,6 +140,8 @@ class PlainAdapterCache {
         return;
       case Kind::kRenew:
         return same(renew(keys.at(0).task_id) == keys.at(0), "renew");
+      case Kind::kEnd:
+        return same(end(keys.at(0).task_id) == keys.at(0), "end");
       case Kind::kEnsure:
         return same(ensure(keys) == event.claim, "ensure");
       case Kind::kLeave:
@@ -147,6 +151,12 @@ class PlainAdapterCache {
   }
 
  private:
+  void retire(AdapterKey key) {
+    const Entry* entry = host.find(key);
+    if (entry == nullptr || !Level::idle(*entry)) return;
+    host.drop(key);
+    device.drop(key);
+  }
   // Evicts idle entries that are not in `kept` until `size` fits. Returns false and evicts none if that is not enough.
   bool makeRoom(Level& level, AdapterSize size, std::span<const AdapterWant> kept, bool host_level) {
     const auto mayGo = [&](const Entry& entry) {

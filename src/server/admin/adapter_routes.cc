@@ -45,6 +45,8 @@ AdapterDirectory::Loaded load(AdapterDirectory& adapters, const std::string& nam
     return adapters.load(name, path, replace, read_values, &meter);
   } catch (const WorkStopped& e) {
     throw readingStopped(e);
+  } catch (const TooManyAdapters& e) {
+    throw tooManyAdapters(name, e);
   } catch (const Error& e) {
     switch (e.code()) {
       case ErrorCode::kNotFound:

@@ -257,6 +257,8 @@ void putAdapter(const ApiContext& context, HttpRequest& request, const std::shar
     } else {
       served = adapters.serve(name, pathIn(request, meter), &meter);
     }
+  } catch (const TooManyAdapters& e) {
+    throw tooManyAdapters(name, e);
   } catch (const Error& e) {
     refuseAdapter(e, adapterNamed(name));
   }
@@ -272,6 +274,11 @@ ApiError readingStopped(const WorkStopped& e) {
   if (e.reason() != WorkStopped::Reason::kDeadline) return currentApiError();
   return ApiError(504, "Reading the adapter exceeded the server's time limit.", "server_error", std::nullopt,
                   "timeout");
+}
+
+ApiError tooManyAdapters(const std::string& name, const TooManyAdapters& e) {
+  return ApiError(507, fmt::format("{} cannot be added: {}.", adapterNamed(name), e.what()), "server_error",
+                  std::nullopt, "too_many_adapters");
 }
 
 AdapterDirectory& adaptersOf(const ApiContext& context) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/work_meter.h"
@@ -47,6 +48,9 @@ void loadThenAnswer(const ApiContext& context, const HttpRequest& request,
 
 // The answer to a request that was stopped while it read an adapter. Must be called in the handler that caught `e`.
 ApiError readingStopped(const WorkStopped& e);
+
+// The answer to a request for a name for which there is no room.
+ApiError tooManyAdapters(const std::string& name, const TooManyAdapters& e);
 
 // The adapter directory. Throws ApiError 403 without --enable_admin.
 AdapterDirectory& adaptersOf(const ApiContext& context);

@@ -196,6 +196,31 @@ TEST_F(LifecycleRoutesTest, UploadsMakeRoomForEachOther) {
   EXPECT_EQ(Json::parse(answer("GET", "/v1/admin/adapters/new").body)["earlier"].size(), 1u);
 }
 
+TEST_F(LifecycleRoutesTest, NamesAreLimited) {
+  // "placed" is one of the eight.
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) {
+    EXPECT_EQ(put("/v1/admin/adapters/" + std::string(name), {{"path", "one"}}).status, 200);
+  }
+  const auto refused = [&](const HttpResponse& response) {
+    EXPECT_EQ(response.status, 507) << response.body;
+    const Json error = Json::parse(response.body)["error"];
+    EXPECT_EQ(error["code"], "too_many_adapters");
+    EXPECT_EQ(
+        error["message"],
+        "The adapter 'new' cannot be added: this server keeps at most 8 adapters; remove one that is not needed.");
+    EXPECT_EQ(answer("GET", "/v1/models/new").status, 404);
+  };
+  refused(put("/v1/admin/adapters/new", {{"path", "one"}}));
+  refused(uploadNew("abcd"));
+  refused(load("new", "one"));
+  refused(post("/adapters", {{"name", "new"}, {"src", "one"}}));
+  EXPECT_EQ(uploads(), 0u);
+  EXPECT_EQ(put("/v1/admin/adapters/a", {{"path", "one"}}).status, 200) << "it is no new name";
+  EXPECT_EQ(answer("DELETE", "/v1/admin/adapters/a").status, 200);
+  EXPECT_EQ(uploadNew("abcd").status, 200);
+  EXPECT_EQ(put("/v1/admin/adapters/a", {{"path", "one"}}).status, 507);
+}
+
 TEST_F(LifecycleRoutesTest, BadUploadsAreOneError) {
   const std::string path = "/v1/admin/adapters/new";
   EXPECT_THAT(upload(path, "not a file").body, HasSubstr("no valid safetensors file"));

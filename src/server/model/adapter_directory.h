@@ -43,6 +43,8 @@ struct AdapterDirectoryOptions {
   // The directory and the limit of the uploads (see UploadSpool). An empty directory: uploads are refused.
   std::filesystem::path upload_directory = {};
   uint64_t upload_bytes = 0;
+  // Limit on the subdirectories that a scan looks at, and on the names that are known when a request adds another one.
+  size_t max_adapters = size_t{1} << 16;
   // Called when a load has left the text of an adapter to AdapterDirectory::readTexts(), which should run soon. Must be
   // quick and must not call the directory; runs on a loader of the engine. May be null.
   std::function<void()> on_text_left = nullptr;
@@ -59,6 +61,13 @@ struct AdapterScanOptions {
   bool leave_slow = false;
 };
 
+// Thrown when a request would add a name while AdapterDirectoryOptions::max_adapters are known.
+struct TooManyAdapters : Error {
+  explicit TooManyAdapters(size_t limit)
+      : Error(ErrorCode::kExhausted,
+              fmt::format("this server keeps at most {} adapters; remove one that is not needed", limit)) {}
+};
+
 // Thread-safe. The engine's adapter loaders call this object, so the executor must be destroyed before it.
 class AdapterDirectory {
  public:
@@ -71,8 +80,7 @@ class AdapterDirectory {
   AdapterDirectory(const std::vector<AdapterPlace>& places, ModelCatalog& catalog, EngineClient& engine,
                    LoadText loadText, const AdapterDirectoryOptions& options = {});
 
-  // A scan looks at no more than kMaxAdapters subdirectories, and refuses a subdirectory of more than kMaxFiles files.
-  static constexpr size_t kMaxAdapters = size_t{1} << 16;
+  // A scan refuses a subdirectory of more than kMaxFiles files.
   static constexpr size_t kMaxFiles = 1024;
 
   struct Found {
@@ -114,7 +122,7 @@ class AdapterDirectory {
   // or a load finds the directory missing. If the name is served already: kExists without `replace`, else its content
   // is replaced, and requests that have begun keep the content with which they began. May run at the same time as a
   // scan. Throws Error, and then serves what it served before: kInvalidArgument for a name or path that is not allowed,
-  // kNotFound if there is no such directory, and the Errors of reading the adapter.
+  // kNotFound if there is no such directory, TooManyAdapters, and the Errors of reading the adapter.
   // read_values: read and check all values now, not at the first load. meter: is charged for the bytes of the adapter's
   // files and values, and its WorkStopped ends the load; null: no limit.
   Loaded load(const std::string& name, const std::string& path, bool replace, bool read_values = false,
@@ -223,6 +231,9 @@ class AdapterDirectory {
   std::vector<std::string> namesToLookAt();
   // Erases names that are neither served nor withheld and have no failure.
   void forgetEnded();
+  // Throws TooManyAdapters if the name is new and there is no room for it. Names that a scan found, and those of
+  // forgetEnded() that cannot be forgotten, count too. Calls at the same time can exceed the limit by one name each.
+  void admitName(const std::string& name);
   struct LockedAdapter {
     std::shared_ptr<Adapter> adapter;
     std::unique_lock<std::mutex> lock;

@@ -70,8 +70,8 @@ void AdapterDirectory::keepEarlier(const std::string& name, Version version) {
 AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const std::string& path, bool replace_it,
                                                 bool read_values, WorkMeter* meter) {
   checkName(name);
+  admitName(name);
   AdapterRoots::Location location = locate(path);
-  forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
   if (adapter->listed && !replace_it) return Loaded::kExists;
   return replace(name, adapter, std::move(location), {.read_values = read_values, .meter = meter});
@@ -79,8 +79,8 @@ AdapterDirectory::Loaded AdapterDirectory::load(const std::string& name, const s
 
 AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const std::string& path, WorkMeter* meter) {
   checkName(name);
+  admitName(name);
   AdapterRoots::Location location = locate(path);
-  forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
   const Loaded how = replace(name, adapter, std::move(location), {.read_values = true, .meter = meter});
   return {how, adapter->content_hash};
@@ -89,9 +89,9 @@ AdapterDirectory::Served AdapterDirectory::serve(const std::string& name, const 
 AdapterDirectory::Served AdapterDirectory::upload(const std::string& name, std::string_view config,
                                                   std::string_view weights, WorkMeter* meter) {
   checkName(name);
+  admitName(name);
   if (spool_ != nullptr) makeRoom(config.size() + weights.size());
   AdapterRoots::Location location = store(config, weights);
-  forgetEnded();
   const auto [adapter, lock] = lockAdapter(name);
   const Loaded how = replace(name, adapter, std::move(location), {.read_values = true, .meter = meter});
   return {how, adapter->content_hash};

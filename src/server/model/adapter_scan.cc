@@ -233,12 +233,12 @@ std::vector<std::string> AdapterDirectory::namesToLookAt() {
       rest.insert(name);
     }
   }
-  const AdapterRoots::Names there = roots_.names(kMaxAdapters);
+  const AdapterRoots::Names there = roots_.names(options_.max_adapters);
   for (const std::string& name : there.names) {
     if (!std::ranges::binary_search(names, name)) rest.insert(name);
   }
   if (!there.complete) {
-    log::warn("{}: more than {} subdirectories; the rest is ignored", roots_.text(), kMaxAdapters);
+    log::warn("{}: more than {} subdirectories; the rest is ignored", roots_.text(), options_.max_adapters);
   }
   names.insert(names.end(), rest.begin(), rest.end());
   return names;
@@ -252,6 +252,14 @@ void AdapterDirectory::forgetEnded() {
     const std::unique_lock reading(adapter.mutex, std::try_to_lock);
     return reading && !adapter.listed && !adapter.withheld && adapter.failure.state.empty();
   });
+}
+
+void AdapterDirectory::admitName(const std::string& name) {
+  forgetEnded();
+  const std::lock_guard lock(mutex_);
+  if (adapters_.size() >= options_.max_adapters && !adapters_.contains(name)) {
+    throw TooManyAdapters(options_.max_adapters);
+  }
 }
 
 void AdapterDirectory::forgetTurns(const std::vector<std::string>& kept) {

@@ -27,7 +27,8 @@ class AdapterRoutesTest : public RoutesTest {
         std::vector<AdapterPlace>{(root / "served").string()}, models, engine, load_text,
         AdapterDirectoryOptions{.allowed_roots = {(root / "allowed").string()},
                                 .upload_directory = root / "uploads",
-                                .upload_bytes = 15'000});
+                                .upload_bytes = 15'000,
+                                .max_adapters = 8});
     adapters->scan();
     context->adapters = adapters.get();
   }
