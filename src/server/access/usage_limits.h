@@ -36,7 +36,7 @@ class Usage {
   // of limitHeaders(), each with the numbers of the limit that has least left. Throws ApiError (429) if a limit is
   // exceeded; the request then counts for nothing. adapters: names; empty for the base model.
   HttpHeaders begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now);
-  // Counts generated tokens. They may exceed what is left: later requests then wait longer.
+  // Counts generated tokens, which may exceed what is left; a negative number gives tokens of the prompt back.
   void generated(int64_t tokens, Time now);
   // Whether the number of tokens is limited. Valid after begin().
   bool limitsTokens() const { return limits_tokens_; }

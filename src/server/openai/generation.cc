@@ -180,27 +180,31 @@ std::vector<executor::Request> Generation::makeRequests(std::optional<std::chron
 }
 
 void Generation::enqueue(WorkMeter& meter) {
-  chargeKept();
   const auto n = static_cast<size_t>(job_.options.generated);
-  for (const auto& prompt : job_.prompts) {
-    usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-    checkLengths(prompt);
-  }
-  std::optional<std::chrono::milliseconds> queue_time;
-  if (job_.queue_timeout) {
-    queue_time = timeLeft(*job_.queue_timeout);
-    if (queue_time->count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
-  }
-  choices_.resize(job_.prompts.size() * n);
-  unfinished_ = choices_.size();
-  cached_tokens_.resize(job_.prompts.size());
+  for (const auto& prompt : job_.prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+  bool taken = false;
+  const auto giveUp = [&] {
+    if (!taken && job_.usage) job_.usage->generated(-usage_.prompt_tokens, std::chrono::steady_clock::now());
+    cancel();
+  };
   try {
+    chargeKept();
+    for (const auto& prompt : job_.prompts) checkLengths(prompt);
+    std::optional<std::chrono::milliseconds> queue_time;
+    if (job_.queue_timeout) {
+      queue_time = timeLeft(*job_.queue_timeout);
+      if (queue_time->count() <= 0) throw ApiError::queueTimedOut(*job_.queue_timeout);
+    }
+    choices_.resize(job_.prompts.size() * n);
+    unfinished_ = choices_.size();
+    cached_tokens_.resize(job_.prompts.size());
     // The requests have copies of the prompts until the engine has made its own.
     ClientCharge copies(job_.client);
     addCharge(copies, n * static_cast<size_t>(usage_.prompt_tokens) * sizeof(executor::TokenIdType));
     std::vector<executor::IdType> ids =
         context_.engine.enqueue(makeRequests(queue_time, meter),
                                 [self = shared_from_this()](const executor::Response& r) { self->onResponse(r); });
+    taken = true;
     for (size_t c = 0; c < choices_.size(); ++c) choices_[c].id = ids[c];
     {
       const std::lock_guard lock(mutex_);
@@ -208,12 +212,12 @@ void Generation::enqueue(WorkMeter& meter) {
     }
     makeTexts();
   } catch (const Error& e) {
-    cancel();
+    giveUp();
     // The executor throws this code after its shutdown.
     if (e.code() == ErrorCode::kUnsupported) throw ApiError::unavailable("The server is shutting down.");
     throw currentApiError();
   } catch (...) {
-    cancel();
+    giveUp();
     throw currentApiError();
   }
 }

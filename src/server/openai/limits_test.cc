@@ -40,6 +40,11 @@ class LimitsTest : public RoutesTest {
     }
     return "";
   }
+
+  // How many tokens a bucket of 1,000 tokens per minute may have got since a time: one in 60 ms.
+  static int64_t refill(std::chrono::steady_clock::time_point since) {
+    return 1 + (std::chrono::steady_clock::now() - since) / std::chrono::milliseconds(60);
+  }
 };
 
 class RequestLimitsTest : public LimitsTest {
@@ -93,11 +98,6 @@ TEST_F(RequestLimitsTest, AnAdapterCountsAloneAndInACompose) {
 class TokenLimitsTest : public LimitsTest {
  protected:
   TokenLimitsTest() : LimitsTest({.client = {.tokens_per_minute = 1000}, .adapter = {}}) {}
-
-  // How many tokens a bucket may have got since a time: one in 60 ms.
-  static int64_t refill(std::chrono::steady_clock::time_point since) {
-    return 1 + (std::chrono::steady_clock::now() - since) / std::chrono::milliseconds(60);
-  }
 };
 
 TEST_F(TokenLimitsTest, PromptsAndAnswersCount) {
@@ -139,6 +139,49 @@ TEST_F(TokenLimitsTest, SeveralPromptsCountOnceEachAndEveryChoiceGenerates) {
   EXPECT_THAT(large.body,
               HasSubstr("Request too large for this client on tokens per minute: limit 1000, requested 1086"));
   EXPECT_EQ(header(large, "x-should-retry"), "false");
+}
+
+class RefusedPromptsTest : public LimitsTest {
+ protected:
+  RefusedPromptsTest()
+      : LimitsTest({.client = {.requests_per_minute = 1000, .tokens_per_minute = 1000},
+                    .adapter = {.requests_per_minute = 100, .tokens_per_minute = 1000}}) {}
+
+  // Sends a prompt of 720 tokens with the adapter so often that all of them together exceed the limits.
+  void expectRefusals(int status, const std::string& message, int max_tokens = 1) {
+    const std::string prompt = "\"" + std::string(179, 'a') + "\"";
+    const std::string body = R"({"model":"shift","prompt":[)" + prompt + "," + prompt + "," + prompt + "," + prompt +
+                             R"(],"max_tokens":)" + std::to_string(max_tokens) + "}";
+    for (int i = 0; i < 5; ++i) {
+      const auto refused = answer("POST", "/v1/completions", body);
+      EXPECT_EQ(refused.status, status);
+      EXPECT_THAT(refused.body, HasSubstr(message));
+    }
+  }
+};
+
+TEST_F(RefusedPromptsTest, CostNoTokens) {
+  const auto begin = std::chrono::steady_clock::now();
+  expectRefusals(400, "'max_tokens' is too large", 250);
+  engine.queue_limit = 0;
+  expectRefusals(429, "request queue is full");
+  engine.queue_limit = 64;
+  const auto next = ask(kCalls[0], "shift")->wait();
+  EXPECT_EQ(next.status, 200) << next.body;
+  EXPECT_GE(std::stoll(header(next, "x-ratelimit-remaining-tokens")), 1000 - 4);
+  const auto refilled =
+      (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(600);  // of 100 per minute
+  EXPECT_LE(std::stoll(header(next, "x-ratelimit-remaining-requests")), 100 - 11 + refilled)
+      << "requests count when they arrive";
+}
+
+TEST_F(RefusedPromptsTest, APromptThatTheEngineTookCountsHoweverItEnds) {
+  engine.failFromNow("broken", executor::ResponseErrorCode::kINTERNAL);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask(kCalls[0], "shift")->wait().status, 500);
+  engine.failFromNow("", executor::ResponseErrorCode::kINTERNAL);
+  const auto next = ask(kCalls[0], "shift")->wait();
+  EXPECT_LE(std::stoll(header(next, "x-ratelimit-remaining-tokens")), 1000 - 2 * 4 + refill(begin));
 }
 
 class ConcurrencyTest : public LimitsTest {
