@@ -15,8 +15,9 @@ FairQueue::Answer FairQueue::add(uint64_t id, uint64_t client, size_t bytes) {
     }
   }
   try {
-    Waiting& waiting = clients_[client];
-    if (waiting.by_age.empty()) turns_.push_back(client);
+    const auto place = clients_.try_emplace(client).first;
+    Waiting& waiting = place->second;
+    if (waiting.by_age.empty()) turns_.push_back(place);
     waiting.by_age.insert(id);
     waiting.by_bytes.emplace(bytes, id);
     tasks_.emplace(id, Task{client, bytes});
@@ -35,21 +36,22 @@ void FairQueue::undo(uint64_t id, uint64_t client, size_t bytes) {
   at->second.by_bytes.erase({bytes, id});
   at->second.by_age.erase(id);
   if (!at->second.by_age.empty()) return;
+  std::erase(turns_, at);
   clients_.erase(at);
-  std::erase(turns_, client);
 }
 
 void FairQueue::erase(uint64_t id) {
   const auto at = tasks_.find(id);
   const auto [client, bytes] = at->second;
   tasks_.erase(at);
-  Waiting& waiting = clients_.at(client);
+  const auto place = clients_.find(client);
+  Waiting& waiting = place->second;
   waiting.by_bytes.erase({bytes, id});
   waiting.by_age.erase(id);
   waiting.bytes -= bytes;
   if (!waiting.by_age.empty()) return;
-  clients_.erase(client);
-  turns_.erase(std::find(turns_.begin(), turns_.end(), client));
+  turns_.erase(std::find(turns_.begin(), turns_.end(), place));
+  clients_.erase(place);
 }
 
 bool FairQueue::remove(uint64_t id) {
@@ -58,17 +60,18 @@ bool FairQueue::remove(uint64_t id) {
   return true;
 }
 
-bool FairQueue::mayTake(const Choice& choice, uint64_t client) const {
-  if (clients_.at(client).by_bytes.begin()->first > choice.max_bytes) return false;
-  if (std::ranges::find(choice.left_out, client) != choice.left_out.end()) return false;
-  return std::ranges::count(choice.running, client) < choice.client_limit;
+bool FairQueue::mayTake(const Choice& choice, const Clients::value_type& client) {
+  const auto& [id, waiting] = client;
+  if (choice.left_out != nullptr && choice.left_out->contains(id)) return false;
+  if (waiting.by_bytes.begin()->first > choice.max_bytes) return false;
+  return std::ranges::count(choice.running, id) < choice.client_limit;
 }
 
 std::optional<FairQueue::Taken> FairQueue::take(const Choice& choice) {
   for (size_t i = 0; i < turns_.size(); ++i) {
-    const uint64_t client = turns_[i];
-    if (!mayTake(choice, client)) continue;
-    Waiting& waiting = clients_.at(client);
+    if (!mayTake(choice, *turns_[i])) continue;
+    const uint64_t client = turns_[i]->first;
+    Waiting& waiting = turns_[i]->second;
     uint64_t id = waiting.by_bytes.begin()->second;
     const bool oldest = ++waiting.turns % kOldestTurn == 0;
     if (oldest && tasks_.at(*waiting.by_age.begin()).bytes <= choice.max_bytes) id = *waiting.by_age.begin();

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "server/work/slow_clients.h"
+
 namespace chorus::server {
 
 // Round robin over clients. Within a client the task of the fewest bytes is first, but every kOldestTurn-th turn of a
@@ -28,18 +30,21 @@ class FairQueue {
 
   FairQueue() = default;
   explicit FairQueue(const Limits& limits) : limits_(limits) {}
+  FairQueue(const FairQueue&) = delete;
+  FairQueue& operator=(const FairQueue&) = delete;
 
   // id: greater than every id added before.
   Answer add(uint64_t id, uint64_t client, size_t bytes);
   // Removes a queued task; false if there is none of that id.
   bool remove(uint64_t id);
   // The tasks that take() may return: those of at most max_bytes, of clients that appear fewer than client_limit times
-  // in `running`, the clients of the tasks that run now (nullopt: an idle thread), and not in `left_out`.
+  // in `running`, the clients of the tasks that run now (nullopt: an idle thread), and that are not slow if `left_out`
+  // is set.
   struct Choice {
     size_t max_bytes = SIZE_MAX;
     std::span<const std::optional<uint64_t>> running = {};
     int64_t client_limit = INT64_MAX;
-    std::span<const std::optional<uint64_t>> left_out = {};  // nullopt: nobody
+    const SlowClients* left_out = nullptr;
   };
   struct Taken {
     uint64_t id = 0;
@@ -60,14 +65,17 @@ class FairQueue {
     size_t bytes = 0;
     int turns = 0;
   };
-  bool mayTake(const Choice& choice, uint64_t client) const;
+  using Clients = std::map<uint64_t, Waiting>;
+  static bool mayTake(const Choice& choice, const Clients::value_type& client);
   void erase(uint64_t id);
   void undo(uint64_t id, uint64_t client, size_t bytes);
 
   Limits limits_;
   std::unordered_map<uint64_t, Task> tasks_;
-  std::map<uint64_t, Waiting> clients_;
-  std::deque<uint64_t> turns_;  // clients with tasks, the next one first
+  Clients clients_;
+  // The places of all clients with tasks, the next one first. Not their ids, because take() looks at many clients if
+  // most of them are left out.
+  std::deque<Clients::iterator> turns_;
 };
 
 }  // namespace chorus::server

@@ -68,13 +68,14 @@ TEST(FairQueue, ClientsAtTheirLimitAreLeftOut) {
   EXPECT_EQ(queue.take({.running = running, .client_limit = 3})->id, 1u);
 }
 
-TEST(FairQueue, SomeClientsCanBeLeftOut) {
+TEST(FairQueue, SlowClientsCanBeLeftOut) {
   FairQueue queue;
   queue.add(1, 7, 10);
   queue.add(2, 9, 20);
-  const std::optional<uint64_t> left_out[] = {std::nullopt, 7};
-  EXPECT_EQ(queue.take({.left_out = left_out})->id, 2u);
-  EXPECT_FALSE(queue.take({.left_out = left_out}));
+  SlowClients slow;
+  slow.ended(7, false);
+  EXPECT_EQ(queue.take({.left_out = &slow})->id, 2u);
+  EXPECT_FALSE(queue.take({.left_out = &slow}));
   EXPECT_EQ(queue.take({})->id, 1u);
 }
 

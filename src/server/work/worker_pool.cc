@@ -4,8 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "server/work/slow_clients.h"
 
 namespace chorus::server {
 namespace {
@@ -37,25 +36,6 @@ class TaskTime {
   std::chrono::nanoseconds worked_ = processor();
 };
 
-// The clients whose latest task was not short; of more than it has room for, those of the latest tasks. Allocates
-// nothing, because a worker must be able to go on when memory has run out.
-class SlowClients {
- public:
-  std::span<const std::optional<uint64_t>> all() const { return clients_; }
-  void ended(uint64_t client, bool is_short) {
-    const auto known = std::ranges::find(clients_, client);
-    if (is_short) {
-      if (known != clients_.end()) known->reset();
-    } else if (known == clients_.end()) {
-      clients_[next_++ % clients_.size()] = client;
-    }
-  }
-
- private:
-  std::array<std::optional<uint64_t>, 64> clients_;
-  size_t next_ = 0;
-};
-
 }  // namespace
 
 // Shared with the threads, which may outlive the pool.
@@ -63,20 +43,22 @@ struct WorkerPool::State {
   explicit State(const WorkerOptions& options)
       : queue(options.limits),
         clients(static_cast<size_t>(options.threads) + 1),
-        client_limit(options.reserve ? options.threads : options.threads + 1) {}
+        client_limit(options.reserve ? options.threads : options.threads + 1) {
+    if (options.reserve) slow.emplace();
+  }
 
   // A thread of the pool, and the tasks that it takes.
   struct Thread {
     size_t index = 0;
     size_t max_bytes = SIZE_MAX;
-    bool is_reserve = false;  // none of slow clients
+    bool is_reserve = false;  // it takes no tasks of slow clients
   };
   void work(const Thread& thread);
   // During finish() every thread takes any task.
   FairQueue::Choice choiceOf(const Thread& thread) const {
     if (finishing) return {};
     FairQueue::Choice choice{.max_bytes = thread.max_bytes, .running = clients, .client_limit = client_limit};
-    if (thread.is_reserve) choice.left_out = slow.all();
+    if (thread.is_reserve) choice.left_out = &*slow;
     return choice;
   }
 
@@ -85,7 +67,7 @@ struct WorkerPool::State {
   FairQueue queue;
   std::vector<std::optional<uint64_t>> clients;  // whose task each thread is running
   int64_t client_limit;                          // threads that run tasks of one client at most
-  SlowClients slow;
+  std::optional<SlowClients> slow;               // if there is a reserve
   std::unordered_map<uint64_t, Task> tasks;
   uint64_t last_id = 0;
   size_t running = 0;  // threads that have not ended
@@ -118,7 +100,7 @@ void WorkerPool::State::work(const Thread& thread) {
     task = nullptr;
     const bool is_short = time.isShort();
     lock.lock();
-    slow.ended(taken->client, is_short);
+    if (slow) slow->ended(taken->client, is_short);
     clients[thread.index].reset();
     if (client_limit < std::ssize(clients) && queue.size() > 0) changed.notify_all();  // it may have been at its limit
   }

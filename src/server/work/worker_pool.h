@@ -17,8 +17,8 @@ struct WorkerOptions {
   // If there are two or more threads, one of them takes only tasks of at most this size; 0: every thread takes any
   // task.
   size_t small_bytes = 0;
-  // Adds a thread that takes only tasks of at most small_bytes (0: any), of clients whose latest task was short, and
-  // limits each client to all threads but one: however many slow tasks some clients have, a small task of another
+  // Adds a thread that takes only tasks of at most small_bytes (0: any), of clients whose latest task was short,
+  // and limits each client to all threads but one: however many slow tasks some clients have, a small task of another
   // client does not wait for them.
   bool reserve = false;
   int niceness = 0;  // added to that of the process
