@@ -30,8 +30,9 @@ class FairQueue {
 
   FairQueue() = default;
   explicit FairQueue(const Limits& limits) : limits_(limits) {}
-  FairQueue(const FairQueue&) = delete;
-  FairQueue& operator=(const FairQueue&) = delete;
+  // A copy's turns would be places of the original.
+  FairQueue(FairQueue&&) = default;
+  FairQueue& operator=(FairQueue&&) = default;
 
   // id: greater than every id added before.
   Answer add(uint64_t id, uint64_t client, size_t bytes);
