@@ -58,7 +58,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
     composed.setLoraComposition({{1, 0.5f}});
     answer(composed);
   }
-  int answered = 0, failed = 0;
+  int answered = 0, failed = 0, refused = 0;
   for (const uint64_t every : {3001u, 997u, 97u, 31u, 13u, 7u}) {
     for (uint64_t skip = 0; skip < 12; ++skip) {
       SCOPED_TRACE(fmt::format("every {}th allocation after {} fails", every, skip));
@@ -80,6 +80,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
           try {
             ids.push_back(enqueue(r));
           } catch (const std::bad_alloc&) {
+            ++refused;
           }
         }
         const test::ExemptFromFailure exempt;
@@ -99,6 +100,7 @@ TEST_F(ExecutorMemoryTest, EveryRequestIsAnsweredWhicheverAllocationFails) {
   EXPECT_EQ(core->adapterCacheStats().host.pinnedAdapters, 0) << "adapters leak";
   EXPECT_EQ(core->adapterCacheStats().device.pinnedAdapters, 0);
   EXPECT_GT(answered, 100);
+  EXPECT_GT(refused, 0) << "no failure came through to the caller";
   EXPECT_GT(failed, 0) << "no failure came through";
   EXPECT_LT(failed, answered) << "no request survived";
 }
