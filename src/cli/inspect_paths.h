@@ -13,10 +13,10 @@ namespace chorus {
 void inspectModel(const std::filesystem::path& path, Inspection& found);
 void inspectCheckpoint(const std::filesystem::path& dir, Inspection& found);
 void inspectEngine(const std::filesystem::path& dir, Inspection& found);
-// What an adapter is to be served on.
+// The base model with which `chorus serve` would run an adapter.
 struct AdapterBase {
   std::filesystem::path path;  // a model, checkpoint or engine directory; empty: the adapter is not checked against one
-  bool int8_adapters = false;  // --lora_storage int8
+  bool int8_adapters = false;  // the server has --lora_storage int8
 };
 // path: a directory or a .nemo file.
 void inspectAdapter(const std::filesystem::path& path, const AdapterBase& base, Inspection& found);

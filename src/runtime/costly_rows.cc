@@ -257,8 +257,8 @@ void CostlyRows::startWithoutPlace(double limit, double least_credit) {
   if (!turns_.empty()) turns_.front()->without_place->skipped = false;
 }
 
-// Gives rows to groups of the clients with the most credit, while there are rows to give. rows: those without costs
-// that are generated in this step. Returns all that are generated.
+// Gives rows to groups of the clients whose demand is at most their share, then of those with the most credit, while
+// there are rows to give. rows: those without costs that are generated in this step. Returns all that are generated.
 int64_t CostlyRows::allowGroups(int64_t rows) {
   // Contexts may get no tokens in this step, so generated rows do not wait for them.
   double generated = 0, contexts = 0;

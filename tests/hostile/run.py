@@ -70,7 +70,7 @@ def busy_seconds():
 
 
 def await_quiet_machine(most_s=60):
-    """Waits until other programs leave the processors idle for nine tenths of a second, but no longer than most_s seconds."""
+    """Waits for a second in which the processors are idle for nine tenths of the time, but no longer than most_s seconds."""
     end = time.monotonic() + most_s
     while time.monotonic() < end:
         begin, busy = time.monotonic(), busy_seconds()
