@@ -22,13 +22,12 @@ int32_t scoredOf(const RequestView& r, int32_t rows) {
 
 }  // namespace
 
-double CostlyRows::beginUnlimited(std::span<const RequestView> requests) {
-  adapters_.begin(requests.size());
-  costs_.reserve(requests.size());
+void CostlyRows::beginUnlimited(size_t num_requests) {
+  adapters_.begin(num_requests);
+  costs_.reserve(num_requests);
   limited_ = false;
   owed_ = shared_demand_ = 0;
   credits_.forgetAll();
-  return readsOf(std::count_if(requests.begin(), requests.end(), [](const RequestView& r) { return r.generating; }));
 }
 
 // Adds to owed_ what the latest step spent beyond its limit, or subtracts what it left of it.
@@ -41,7 +40,7 @@ void CostlyRows::settle() noexcept {
 
 // Limit on the costly rows of a step with so many generated rows.
 double CostlyRows::limitOf(int64_t generated) const {
-  return std::max(readsOf(std::max<int64_t>(generated, 1)), shared_demand_);
+  return std::max(readsOf(std::max<int64_t>(generated, 1), row_price_), shared_demand_);
 }
 
 // Collects the costly requests that may run, client by client: generating ones by adapter, then contexts, then those
@@ -258,8 +257,9 @@ void CostlyRows::startWithoutPlace(double limit, double least_credit) {
 }
 
 // Gives rows to groups of the clients whose demand is at most their share, then of those with the most credit, while
-// there are rows to give. rows: those without costs that are generated in this step. Returns all that are generated.
-int64_t CostlyRows::allowGroups(int64_t rows) {
+// there are rows to give. rows: those without costs that are generated in this step. most_rows: as beginLimited().
+// Returns all that are generated.
+int64_t CostlyRows::allowGroups(int64_t rows, int64_t most_rows) {
   // Contexts may get no tokens in this step, so generated rows do not wait for them.
   double generated = 0, contexts = 0;
   const auto less = [](const Lane& a, const Lane& b) { return std::tie(a.met, a.credit) < std::tie(b.met, b.credit); };
@@ -270,7 +270,7 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
     Lane& lane = lanes_.back();
     const Group& group = groups_[lane.next];
     const bool generates = costly_[group.begin]->generating;
-    const double limit = limitOf(rows), planned = generates ? generated : generated + contexts;
+    const double limit = limitOf(std::min(rows, most_rows)), planned = generates ? generated : generated + contexts;
     // A row that the client's credit covers does not have to wait until owed_ is paid, which others may have caused.
     const bool covered = (lane.met || group.cost <= coveredBy(lane)) && planned + group.cost <= limit;
     if (!covered && owed_ + planned >= limit) {
@@ -290,20 +290,23 @@ int64_t CostlyRows::allowGroups(int64_t rows) {
   return rows;
 }
 
-double CostlyRows::beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk,
-                                Clock::time_point now) {
+int64_t CostlyRows::beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk,
+                                 int64_t most_rows, Clock::time_point now) {
   settle();
+  row_price_ = prices.row;
   costs_.reserve(requests.size());
   adapters_.begin(requests.size());
-  int64_t rows = 0, costly_rows = 0;  // generated ones: without costs, and with
+  int64_t rows = 0, all_rows = 0;  // generated ones: without costs, and all
   for (const RequestView& r : requests) {
-    if (r.generating) ++(isCostly(r, prices) ? costly_rows : rows);
+    all_rows += r.generating ? 1 : 0;
+    rows += r.generating && !isCostly(r, prices) ? 1 : 0;
   }
+  const int64_t others = std::min(rows, most_rows);
   collect(requests, prices);
-  makeLanes(prices, chunk, readsOf(std::max<int64_t>(rows, 1)));
+  makeLanes(prices, chunk, readsOf(std::max<int64_t>(others, 1), row_price_));
   shared_demand_ = sharedDemand(requests, now);
 
-  credits_.divide(members_, std::max(limitOf(rows), rest_));
+  credits_.divide(members_, std::max(limitOf(others), rest_));
   limited_ = true;
   for (Lane& lane : lanes_) {
     lane.met = members_[lane.member].met;
@@ -311,11 +314,11 @@ double CostlyRows::beginLimited(std::span<RequestView> requests, const StepPrice
   }
   double demand = 0;
   for (const ClientCredits::Member& member : members_) demand += member.demand;
-  if (owed_ + demand <= limitOf(rows + costly_rows)) return readsOf(rows + costly_rows);
+  if (owed_ + demand <= limitOf(std::min(all_rows, most_rows))) return all_rows;
 
   for (RequestView* r : costly_) r->skipped = true;
-  allowStarts(limitOf(rows));
-  return readsOf(allowGroups(rows));
+  allowStarts(limitOf(others));
+  return allowGroups(rows, most_rows);
 }
 
 std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView> requests, const SchedulerPlan& plan,
@@ -342,7 +345,7 @@ std::span<const CostlyRows::Cost> CostlyRows::count(std::span<const RequestView>
     spent_ += cost.total();
     credits_.charge(r.client, cost.total());
   }
-  rest_ = readsOf(std::max<int64_t>(generated, 1)) + prices.context * static_cast<double>(prompt);
+  rest_ = readsOf(std::max<int64_t>(generated, 1), prices.row) + prices.context * static_cast<double>(prompt);
   return costs_;
 }
 

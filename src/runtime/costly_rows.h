@@ -61,10 +61,11 @@ class CostlyRows {
 
   // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting,
   // and RequestView::max_chunk of contexts with costly attention. chunk: tokens that other contexts are expected to get
-  // in a step. Returns the reads of the generated rows, without their costs.
-  double beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk, Clock::time_point now);
-  // Begins a step without limits, and forgets all debts and credits. Returns the same.
-  double beginUnlimited(std::span<const RequestView> requests);
+  // in a step. most_rows: as many generated rows as the step can have. Returns how many generated rows are not skipped.
+  int64_t beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk, int64_t most_rows,
+                       Clock::time_point now);
+  // Begins a step without limits, and forgets all debts and credits.
+  void beginUnlimited(size_t num_requests);
   // Forgets what is owed. Call it if the plan is empty, then begin the step again: only costly requests can run, so
   // they keep nobody waiting.
   void forgive() noexcept { owed_ = 0; }
@@ -117,12 +118,13 @@ class CostlyRows {
   void startWithPlace(double limit, double least_credit);
   void startWithoutPlace(double limit, double least_credit);
   void rotateTurns();
-  int64_t allowGroups(int64_t rows);
+  int64_t allowGroups(int64_t rows, int64_t most_rows);
   double limitOf(int64_t generated) const;
 
   KvSizes kv_;
   bool chunked_context_;
-  double owed_ = 0;  // what earlier steps took beyond their limits
+  double owed_ = 0;                      // what earlier steps took beyond their limits
+  double row_price_ = 1 / kRowsPerRead;  // StepPrices::row of this step
   // The latest step:
   double spent_ = 0;          // costs of its costly rows
   double rest_ = 0;           // reads of its other rows

@@ -46,7 +46,7 @@ struct Player {
       r.skipped = false;
       r.max_chunk = std::numeric_limits<int32_t>::max();
     }
-    costly.beginLimited(requests, kPrices, 64, now);
+    costly.beginLimited(requests, kPrices, 64, std::numeric_limits<int64_t>::max(), now);
   }
   bool prompts_get_tokens = true;
   // Only the first `runnable` requests can run.
@@ -250,7 +250,7 @@ TEST(CostlyRows, WithoutLimitsNothingIsOwed) {
   ASSERT_EQ(player.costs, 50);
   player.begin();
   ASSERT_TRUE(player.requests[0].skipped);
-  player.costly.beginUnlimited(player.requests);
+  player.costly.beginUnlimited(player.requests.size());
   SchedulerPlan plan;
   plan.sequences.push_back({0, 1, false, true});
   EXPECT_EQ(player.costly.count(player.requests, plan, kPrices)[0].adapters, 50) << "it still costs";
@@ -536,7 +536,7 @@ TEST(CostlyRows, ChunksOfLongContextsAreSmall) {
 TEST(CostlyRows, WithoutLimitsAttentionCostsAndNothingIsSkipped) {
   Player player{.costly = withAttention({0, 1000})};
   player.requests = {longRow(1), longRow(1)};
-  player.costly.beginUnlimited(player.requests);
+  player.costly.beginUnlimited(player.requests.size());
   SchedulerPlan plan;
   for (int32_t i = 0; i < 2; ++i) plan.sequences.push_back({i, 1, false, true});
   for (const auto& cost : player.costly.count(player.requests, plan, {.attention = 2})) {

@@ -165,6 +165,54 @@ TEST_F(ExecutorFairnessTest, LongContextsSlowOtherClientsOnlySoFar) {
   }
 }
 
+// A client with 16 choices, alone and beside a sequence of another client, where a row takes a third of a read.
+TEST_F(ExecutorFairnessTest, ManyChoicesSlowOtherClientsOnlySoFar) {
+  constexpr int32_t kChoices = 16, kPrompt = 40, kTokens = 60, kBeside = 30, kAlone = 10;
+  options.requests.max_seq_len = kPrompt + kTokens;
+  options.scheduler.max_batch_size = 32;
+  options.scheduler.max_num_tokens = 64;
+  options.scheduler.kv_blocks = 1000;
+  Gate gate;
+  std::atomic<int> alone = 0, beside = 0, rows_beside = 0;
+  before_step = [&](int, const StepInput& input) {
+    int rows = 0;
+    bool has_neighbour = false;
+    for (const SequenceSpan& sequence : input.sequences) {
+      rows += sequence.first_position >= kPrompt ? 1 : 0;
+      has_neighbour |= sequence.first_position + sequence.num_rows < kPrompt;
+    }
+    if (has_neighbour && rows > 0) {
+      ++beside;
+      rows_beside += rows;
+    } else if (beside == 0 && rows == kChoices && ++alone == kAlone) {
+      gate.pass();
+    }
+    std::this_thread::sleep_for(milliseconds(4) + milliseconds(2) * std::ssize(input.tokens));
+  };
+  start();
+  resultOf(enqueue(request({1, 2}, 20)));  // its steps show how long one row takes
+  gate.close();
+  Request many = request(executor::VecTokens(kPrompt, 7), kTokens), neighbour = request({1, 2, 3}, kBeside);
+  executor::SamplingConfig sampling;
+  sampling.setNumReturnSequences(kChoices);
+  many.setSamplingConfig(sampling);
+  many.setClientId(1);
+  neighbour.setClientId(2);
+  const auto first = enqueue(many);
+  gate.awaitArrivals(1);
+  const auto second = enqueue(neighbour);
+  gate.open();
+  EXPECT_EQ(resultOf(second).outputTokenIds.at(0), expectedTokens({1, 2, 3}, kBeside, kVocab));
+  EXPECT_EQ(beside, kBeside) << "the neighbour has a row in each step, and the choices have some";
+  EXPECT_LE(rows_beside, 11 * kBeside) << "about seven rows take as long as two clients and one more alone";
+  const std::vector<int32_t> expected = expectedTokens(executor::VecTokens(kPrompt, 7), kTokens, kVocab);
+  for (const auto& tokens : finish(first)) {
+    if (tokens.getResult().isSequenceFinal) {
+      EXPECT_EQ(tokens.getResult().outputTokenIds.at(0), expected);
+    }
+  }
+}
+
 TEST_F(ExecutorFairnessTest, SharesMeanNothingWithTurns) {
   Gate gate;
   gate.close();

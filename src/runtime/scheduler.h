@@ -97,8 +97,9 @@ struct RequestView {
   int32_t steps_without_row = 0;  // running: latest steps in which it had no row
   double adapter_size = 0;        // bytes of its adapters, divided by those of the base model's weights
   bool costly = false;            // its rows are limited (runtime/costly_rows.h)
-  // It gets no rows in this step (runtime/costly_rows.h). A waiting one may start nevertheless if it was bypassed
-  // max_bypasses times, one in a step. While it is skipped, it counts as bypassed only if it lacks blocks.
+  // It gets no rows in this step (runtime/costly_rows.h, runtime/row_shares.h). A waiting one may start nevertheless if
+  // it was bypassed max_bypasses times, one in a step. While it is skipped, it counts as bypassed only if it lacks
+  // blocks.
   bool skipped = false;
 };
 

@@ -10,17 +10,22 @@
 
 namespace chorus {
 
-// Further rows use the weights that the first one reads. This many of them take about as long as the read. Measured: 12
-// to 30, depending on the processor and the weights' format.
+// Further rows use the weights that the first one reads. This many of them take about as long as the read, as far as
+// runtime/step_times.h has not measured it. Seen: 12 to 30, depending on the processor and the weights' format; but 3
+// with AVX2 and a model that fits into the processor's cache.
 constexpr double kRowsPerRead = 16;
 
-// Reads that `rows` rows of the base model take.
-inline double readsOf(int64_t rows) { return rows <= 0 ? 0 : 1 + static_cast<double>(rows - 1) / kRowsPerRead; }
+// Reads that `rows` rows of the base model take. price: of each row beside the first, as StepPrices::row.
+inline double readsOf(int64_t rows, double price = 1 / kRowsPerRead) {
+  return rows <= 0 ? 0 : 1 + static_cast<double>(rows - 1) * price;
+}
 
 // Whether the rows of an adapter are costly. size: as RequestView::adapter_size.
 inline bool isCostlyAdapter(double size) { return size > 1 / kRowsPerRead; }
 // Prices in reads.
 struct StepPrices {
+  // A generated row beside the first one, without its attention.
+  double row = 1 / kRowsPerRead;
   // A token of a prompt, without its attention.
   double context = 1 / kRowsPerRead;
   double scored = 1 / kRowsPerRead;  // with log probabilities

@@ -38,22 +38,32 @@ bool StepLoop::plan() {
   if (limits_costly)
     planLimited(now);
   else
-    scheduleStep(now, costly_rows_.beginUnlimited(candidates_.views()));
+    planUnlimited(now);
   applyPlan();
   return !plan_.sequences.empty();
 }
 
-// Plans a step with limited costly rows. If that leaves nothing to run, the limits yield.
+void StepLoop::planUnlimited(Clock::time_point now) {
+  const std::span<const RequestView> views = candidates_.views();
+  costly_rows_.beginUnlimited(views.size());
+  scheduleStep(now, std::count_if(views.begin(), views.end(), [](const RequestView& view) { return view.generating; }));
+}
+
+// Plans a step with limited rows. If that leaves nothing to run, the limits on costly ones yield.
 void StepLoop::planLimited(Clock::time_point now) {
   const std::span<RequestView> views = candidates_.views();
   const auto skipNobody = [&] {
     for (RequestView& view : views) view.skipped = false;
   };
   const auto planWithLimits = [&] {
-    const double reads = readsOf(std::max<int64_t>(1, static_cast<int64_t>(running_.size())));
-    const int32_t tokens = std::max(step_times_.contextTokens(now, reads), options_.scheduler.kv.tokens_per_block);
+    const int64_t most_rows =
+        row_shares_.begin(views, step_times_.generatedRows(now, admission_.queue().numClients()), now);
+    const int64_t rows = std::min<int64_t>(std::ssize(running_), most_rows);
+    const int32_t tokens = std::max(step_times_.contextTokens(now, rows), options_.scheduler.kv.tokens_per_block);
     const int32_t chunk = std::min(tokens, options_.scheduler.max_num_tokens);
-    scheduleStep(now, costly_rows_.beginLimited(views, step_times_.prices(), chunk, now));
+    const int64_t generated = costly_rows_.beginLimited(views, step_times_.prices(), chunk, most_rows, now);
+    row_shares_.limit(views, most_rows, steps_);
+    scheduleStep(now, std::min<int64_t>(generated, most_rows));
   };
   planWithLimits();
   if (!plan_.sequences.empty()) return;
@@ -67,13 +77,12 @@ void StepLoop::planLimited(Clock::time_point now) {
   scheduleStep(now, 1);
 }
 
-// reads: of the generated rows of the step.
-void StepLoop::scheduleStep(Clock::time_point now, double reads) {
-  reads = std::max(reads, 1.0);
+// rows: generated rows of the step.
+void StepLoop::scheduleStep(Clock::time_point now, int64_t rows) {
   const StepRoom room{.free_blocks = blocks_.freeBlocks(),
                       .turn = steps_,
-                      .context_tokens = step_times_.contextTokens(now, reads),
-                      .scored_tokens = step_times_.scoredTokens(now, reads)};
+                      .context_tokens = step_times_.contextTokens(now, rows),
+                      .scored_tokens = step_times_.scoredTokens(now, rows)};
   schedule(options_.scheduler, room, candidates_.views(), plan_);
 }
 
@@ -148,14 +157,13 @@ void StepLoop::begin(Clock::time_point now) {
   step_sequences_.clear();
   const auto costs = costly_rows_.count(candidates_.views(), plan_, step_times_.prices());
   step_work_ = {};
-  int64_t generated = 0;
   for (const auto& planned : plan_.sequences) {
     Sequence& sequence = plannedAt(planned);
     const int32_t first = sequence.numCached(), count = planned.num_tokens;
     blocks_.extend(sequence, count);
     sequence.ran_at = steps_ - 1;
     const CostlyRows::Cost& cost = costs[step_sequences_.size()];
-    step_work_.reads += cost.adapters;
+    step_work_.adapters += cost.adapters;
     (planned.context ? step_work_.context_attention : step_work_.attention) += kv_.attentionSize(first, count);
     const int32_t scored_from = candidates_.viewAt(planned.request_index).scored_from;
     if (planned.context) {
@@ -164,7 +172,7 @@ void StepLoop::begin(Clock::time_point now) {
       step_work_.scored_tokens += std::clamp(first + count - scored_from, 0, count);
     } else {
       admission_.charge(sequence, kGeneratedCost * (1 + cost.total() * kRowsPerRead));
-      ++generated;
+      ++step_work_.generated_rows;
     }
     const bool several_rows = planned.samples && sequence.request.strategy().numRows(sequence) > 1;
     step_sequences_.push_back(
@@ -173,7 +181,6 @@ void StepLoop::begin(Clock::time_point now) {
          several_rows ? LogitsWanted::kAllRows
                       : sequence.request.answerOf(sequence).logitsOfNext(sequence, count, planned.samples)});
   }
-  step_work_.reads += readsOf(std::max<int64_t>(generated, 1));
   countStep();
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/decoding/decoding_strategy.h"
 #include "runtime/decoding/sampler.h"
 #include "runtime/request_table.h"
+#include "runtime/row_shares.h"
 #include "runtime/scheduler.h"
 #include "runtime/sequence_blocks.h"
 #include "runtime/step_builder.h"
@@ -71,7 +72,8 @@ class StepLoop {
 
   Sequence& plannedAt(const PlannedSequence& planned) const { return candidates_.sequenceAt(planned.request_index); }
   void planLimited(Clock::time_point now);
-  void scheduleStep(Clock::time_point now, double reads);
+  void planUnlimited(Clock::time_point now);
+  void scheduleStep(Clock::time_point now, int64_t rows);
   void applyPlan();
   void start(Sequence& sequence);
   void pause(Sequence& sequence) noexcept;
@@ -96,6 +98,7 @@ class StepLoop {
   StepBuilder builder_;
   StepTimes step_times_;
   CostlyRows costly_rows_;
+  RowShares row_shares_;
   Sampler sampler_;
   std::vector<Sequence*> running_;     // in the order they started
   executor::IterationType steps_ = 0;  // steps begun

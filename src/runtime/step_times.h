@@ -1,11 +1,12 @@
-// Limits the context tokens of a step that several clients share, based on the times of earlier steps.
+// Limits the rows of a step that several clients share, based on the times of earlier steps.
 //
 // All sequences of a step wait for its end: a thousand context tokens of one client delay the next token of every other
 // client. So with several clients a step has about as many context tokens as take the time of the rest of the step, and
 // at least one block. Tokens with log probabilities take longer than others, because each has a row of logits; they
 // have a limit of their own. With a single client a step is as large as the scheduler's limits allow.
 //
-// The prices of runtime/costly_rows.h are measured here too.
+// The generated rows of such a step are limited too, see runtime/row_shares.h. The prices of runtime/costly_rows.h are
+// measured here.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,8 @@ namespace chorus {
 
 // The amounts of work of a step, from which StepTimes estimates the time of each kind.
 struct StepWork {
-  // Reads of the generated rows, at least 1, and of all adapters (runtime/step_costs.h).
-  double reads = 0;
+  int32_t generated_rows = 0;
+  double adapters = 0;  // reads of all adapters (runtime/step_costs.h)
   // KvSizes::attentionSize() of all generated rows, and of all contexts.
   double attention = 0;
   double context_attention = 0;
@@ -45,16 +46,24 @@ class StepTimes {
     if (work.context_tokens > kFew || work.scored_tokens > 0)
       ranContexts(work, time.count());
     else
-      ranRows(work.reads + work.context_tokens / kRowsPerRead, work.attention + work.context_attention, time.count());
+      ranRows(work, time.count());
   }
 
-  // Maximum context tokens of the next step. reads: of its generated rows.
-  int32_t contextTokens(Clock::time_point now, double reads) const { return within(now, reads, token_); }
+  // Maximum context tokens of the next step with so many generated rows.
+  int32_t contextTokens(Clock::time_point now, int64_t rows) const { return within(now, rows, token_); }
   // Maximum of those with log probabilities.
-  int32_t scoredTokens(Clock::time_point now, double reads) const { return within(now, reads, scored_); }
+  int32_t scoredTokens(Clock::time_point now, int64_t rows) const { return within(now, rows, scored_); }
+  // Maximum generated rows of the next step, if so many clients have requests: at least one for each of them.
+  int32_t generatedRows(Clock::time_point now, size_t num_clients) const {
+    if (!isShared(now) || row_ <= 0) return kNoLimit;
+    const double reads = std::max(static_cast<double>(num_clients + 1), kRowsReads);
+    const double further = std::max(reads - 1, kShortStep / read_ - 1) / prices().row;
+    return static_cast<int32_t>(std::min(1 + further, double{kNoLimit}));
+  }
   StepPrices prices() const {
     StepPrices prices;
     if (read_ <= 0) return prices;
+    if (row_ > 0) prices.row = std::min(row_ / read_, 1.0);
     if (token_ > 0) prices.context = prices.scored = token_ / read_;
     if (scored_ > 0) prices.scored = scored_ / read_;
     prices.attention = attentionPrice(attention_, 1);
@@ -64,8 +73,14 @@ class StepTimes {
   }
 
  private:
+  static constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  // The generated rows of a shared step may take as many reads as there are clients, and one more; and always this
+  // many.
+  static constexpr double kRowsReads = 3;
+  static constexpr double kShortStep = 0.002;         // seconds; no client notices a step that takes less
+  static constexpr double kLeastRowPrice = 1.0 / 64;  // a lower one would be an error of the measurement
+  static constexpr int32_t kFewRows = 4;              // they take little longer than one
   static constexpr int32_t kFew = 15;  // a step with at most this many context tokens counts as one without contexts
-  static constexpr double kFewReads = 2;
   // Range of the prices of attention. Processors, formats and shapes of models differ by less, so a value beyond it is
   // an error of the measurement.
   static constexpr double kLeastPrice = 1.0 / 8, kMostPrice = 32;
@@ -77,12 +92,20 @@ class StepTimes {
     return std::clamp(seconds > 0 ? seconds / read_ : otherwise, kLeastPrice, kMostPrice);
   }
   // A step without contexts, or with a few context tokens, which count as generated rows.
-  void ranRows(double reads, double attention, double seconds) {
-    const double of_attention = attention * prices().attention;  // in reads
-    // How many rows take as long as a read differs, so the time of a read is measured in steps with few rows only.
-    const bool few = reads <= kFewReads;
+  void ranRows(const StepWork& work, double seconds) {
+    const StepPrices known = prices();
+    const int32_t rows = work.generated_rows + work.context_tokens;
+    const double attention = work.attention + work.context_attention;
+    const double of_attention = attention * known.attention;                     // in reads
+    const double reads = readsOf(std::max(rows, 1), known.row) + work.adapters;  // of all else
+    // How many rows take as long as a read differs, so the time of a read is measured in steps with few rows only, and
+    // that of a further row in steps with more.
+    const bool few = rows <= kFewRows && work.adapters <= 1;
     if (read_ <= 0 || (few && of_attention <= reads / 8)) follow(read_, seconds / (reads + of_attention));
     read_ = std::min(read_, seconds);
+    const double others = work.adapters + of_attention;
+    if (rows > kFewRows && work.context_tokens == 0 && others <= reads / 8)
+      follow(row_, std::max((seconds - read_ * (1 + others)) / (rows - 1), read_ * kLeastRowPrice));
     // The time that many rows take without attention is not known well, so a step with many rows measures the price of
     // attention only if attention takes most of the step.
     const double rest = seconds - read_ * reads;
@@ -94,13 +117,14 @@ class StepTimes {
     if (read_ <= 0) return;
     read_ = std::min(read_, seconds);
     bound(context_attention_, work.context_attention, seconds);
-    const double of_contexts = seconds - read_ * (work.reads + work.attention * prices().attention);
+    const StepPrices known = prices();
+    const double of_rows = readsOf(std::max(work.generated_rows, 1), known.row) + work.adapters;
+    const double of_contexts = seconds - read_ * (of_rows + work.attention * known.attention);
     if (!isEnough(of_contexts, seconds)) return;
     // Steps with little attention measure the price of a token, those with much attention the price of attention.
     const double attention = work.context_attention / work.context_tokens;
     if (attention <= kLittleAttention || (token_ <= 0 && work.scored_tokens == 0)) return ranTokens(work, of_contexts);
     if (attention < 2 * kLittleAttention) return;
-    const StepPrices known = prices();
     const int32_t others = work.context_tokens - work.scored_tokens;
     const double rest = of_contexts - read_ * (known.context * others + known.scored * work.scored_tokens);
     if (isEnough(rest, seconds)) follow(context_attention_, rest / work.context_attention);
@@ -125,9 +149,9 @@ class StepTimes {
   static void follow(double& estimate, double seen) {
     estimate = estimate <= 0 || seen < estimate ? seen : estimate + (seen - estimate) / 16;
   }
-  int32_t within(Clock::time_point now, double reads, double price) const {
-    constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  int32_t within(Clock::time_point now, int64_t rows, double price) const {
     if (!isShared(now) || read_ <= 0) return kNoLimit;
+    const double reads = readsOf(std::max<int64_t>(rows, 1), prices().row);
     const double in_reads = price > 0 ? price / read_ : 1 / kRowsPerRead;
     return static_cast<int32_t>(std::min(reads / in_reads, double{kNoLimit}));
   }
@@ -135,6 +159,7 @@ class StepTimes {
   std::optional<Clock::time_point> shared_at_;
   // Seconds; 0: not known.
   double read_ = 0;
+  double row_ = 0;     // of a generated row beside the first one
   double token_ = 0;   // of a context token without log probabilities
   double scored_ = 0;  // of one with log probabilities
   // Seconds of attention for each unit of KvSizes::attentionSize(), in generation and in context steps.
