@@ -2,27 +2,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "runtime/testing/core_fixture.h"
+#include "runtime/testing/adapters_fixture.h"
 
 namespace chorus {
 namespace {
 
-using executor::LoraConfig;
 using executor::Request;
-using testing::CoreFixture;
+using testing::AdaptersFixture;
 using testing::expectedTokens;
 using testing::fakeParts;
 using testing::fakeSource;
 using testing::Gate;
 
-class ExecutorClaimsTest : public CoreFixture {
- protected:
-  static Request withAdapter(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id) {
-    Request r = request(std::move(prompt), max_tokens);
-    r.setLoraConfig(LoraConfig(task_id));
-    return r;
-  }
-};
+class ExecutorClaimsTest : public AdaptersFixture {};
 
 TEST_F(ExecutorClaimsTest, ALongQueueAheadIsOnlyAWait) {
   start();

@@ -6,32 +6,26 @@
 #include <memory>
 #include <string>
 
-#include "runtime/testing/core_fixture.h"
+#include "runtime/testing/adapters_fixture.h"
 
 namespace chorus {
 namespace {
 
-using executor::LoraConfig;
 using executor::Request;
-using testing::CoreFixture;
+using testing::AdaptersFixture;
 using testing::expectedTokens;
 using testing::fakeSource;
 using testing::Gate;
 using ::testing::HasSubstr;
 using Place = executor::AdapterState::Place;
 
-class ExecutorHoldsTest : public CoreFixture {
+class ExecutorHoldsTest : public AdaptersFixture {
  protected:
   ExecutorHoldsTest() {
     setAdapterRoom(10);
     options.adapter_pin_capacity = {5, AdapterSize::kUnlimited};
   }
 
-  static Request withAdapter(executor::VecTokens prompt, int32_t max_tokens, uint64_t task_id) {
-    Request r = request(std::move(prompt), max_tokens);
-    r.setLoraConfig(LoraConfig(task_id));
-    return r;
-  }
   std::future<std::string> begin(uint64_t task_id, bool pin) {
     auto promise = std::make_shared<std::promise<std::string>>();
     core->loadAdapter(task_id, pin, [promise](const std::exception_ptr& error) {

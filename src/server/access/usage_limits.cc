@@ -166,7 +166,7 @@ HttpHeaders Usage::begin(const std::vector<std::string>& adapters, int64_t promp
   return limitHeaders(requests, tokens, formFor(anthropic_, limits_->options_));
 }
 
-void Usage::generated(int64_t tokens, Time now) {
+void Usage::charge(int64_t tokens, Time now) {
   if (!limits_tokens_) return;
   const std::lock_guard lock(limits_->mutex_);
   for (const auto& share : shares_) {

@@ -36,8 +36,10 @@ class Usage {
   // of limitHeaders(), each with the numbers of the limit that has least left. Throws ApiError (429) if a limit is
   // exceeded; the request then counts for nothing. adapters: names; empty for the base model.
   HttpHeaders begin(const std::vector<std::string>& adapters, int64_t prompt_tokens, Time now);
-  // Counts generated tokens, which may exceed what is left; a negative number gives tokens of the prompt back.
-  void generated(int64_t tokens, Time now);
+  // Counts generated tokens, which may exceed what is left.
+  void generated(int64_t tokens, Time now) { charge(tokens, now); }
+  // Counts the prompt no longer: the engine has refused it. Call it at most once, with the tokens that begin() counted.
+  void giveBackPrompt(int64_t prompt_tokens, Time now) { charge(-prompt_tokens, now); }
   // Whether the number of tokens is limited. Valid after begin().
   bool limitsTokens() const { return limits_tokens_; }
   // The request runs no longer. Idempotent.
@@ -47,6 +49,7 @@ class Usage {
   friend class UsageLimits;
   struct Share;
   Usage(std::shared_ptr<UsageLimits> limits, std::shared_ptr<const ApiKeys> keys, bool anthropic);
+  void charge(int64_t tokens, Time now);
 
   const std::shared_ptr<UsageLimits> limits_;
   const std::shared_ptr<const ApiKeys> keys_;

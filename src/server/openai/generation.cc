@@ -184,7 +184,7 @@ void Generation::enqueue(WorkMeter& meter) {
   for (const auto& prompt : job_.prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   bool taken = false;
   const auto giveUp = [&] {
-    if (!taken && job_.usage) job_.usage->generated(-usage_.prompt_tokens, std::chrono::steady_clock::now());
+    if (!taken && job_.usage) job_.usage->giveBackPrompt(usage_.prompt_tokens, std::chrono::steady_clock::now());
     cancel();
   };
   try {
