@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,10 @@ class RowShares {
   void limit(std::span<RequestView> requests, int64_t rows, uint64_t turn);
 
  private:
+  struct Sequence {
+    RequestView* view = nullptr;
+    size_t position = 0;  // in its lane, from an element on that changes from step to step
+  };
   // The sequences of a client, as a range of sequences_. The first ones generate, in the order in which they get rows.
   struct Lane {
     size_t begin = 0, generating_end = 0, end = 0;
@@ -47,13 +52,14 @@ class RowShares {
   void makeLanes(std::span<RequestView> requests);
   int64_t sharedRows(Clock::time_point now);
   void divide(int64_t rows, uint64_t turn);
-  int32_t weightOf(const Lane& lane) const { return sequences_[lane.begin]->weight; }
+  int32_t weightOf(const Lane& lane) const { return sequences_[lane.begin].view->weight; }
 
-  ClientCredits credits_;    // in rows
-  int64_t shared_rows_ = 0;  // the smallest of the last kAway
-  Clock::time_point shared_rows_at_;
+  ClientCredits credits_;  // in rows
+  // sharedRows(), and when it was last as small.
+  int64_t shared_rows_ = 0;
+  std::optional<Clock::time_point> shared_rows_at_;
   // Scratch of one step.
-  std::vector<RequestView*> sequences_;
+  std::vector<Sequence> sequences_;
   std::vector<ClientCredits::Member> members_;
   std::vector<Lane> lanes_;
 };

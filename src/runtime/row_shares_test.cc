@@ -155,6 +155,8 @@ TEST(RowShares, ClientsWithEquallyManySlowEachOtherEqually) {
   RowShares shares;
   std::vector<RequestView> equal(12, generating(1)), unequal;
   equal.resize(24, generating(2));
+  EXPECT_EQ(shares.begin({}, 7, now), 7);
+  EXPECT_EQ(shares.begin(std::span(equal).first(1), 7, now), 7) << "a client alone says nothing about others";
   EXPECT_EQ(shares.begin(equal, 7, now), 24);
   EXPECT_EQ(shares.begin(equal, 30, now), 30);
   equal.resize(20, generating(2));
