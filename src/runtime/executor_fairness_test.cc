@@ -21,7 +21,31 @@ using ::testing::ElementsAre;
 using testing::expectedTokens;
 using testing::Gate;
 
-class ExecutorFairnessTest : public CoreFixture {};
+class ExecutorFairnessTest : public CoreFixture {
+ protected:
+  // Runs several sequences of one client, and beside them a sequence of another client from when a step has passed the
+  // gate, which is closed. All of them get the expected tokens.
+  void runBeside(const executor::VecTokens& prompt, int32_t max_tokens, int32_t num_sequences, int32_t neighbour_tokens,
+                 Gate& gate) {
+    Request many = request(prompt, max_tokens), neighbour = request({1, 2, 3}, neighbour_tokens);
+    executor::SamplingConfig sampling;
+    sampling.setNumReturnSequences(num_sequences);
+    many.setSamplingConfig(sampling);
+    many.setClientId(1);
+    neighbour.setClientId(2);
+    const auto first = enqueue(many);
+    gate.awaitArrivals(1);
+    const auto second = enqueue(neighbour);
+    gate.open();
+    EXPECT_EQ(resultOf(second).outputTokenIds.at(0), expectedTokens({1, 2, 3}, neighbour_tokens, kVocab));
+    const std::vector<int32_t> expected = expectedTokens(prompt, max_tokens, kVocab);
+    for (const auto& tokens : finish(first)) {
+      if (tokens.getResult().isSequenceFinal) {
+        EXPECT_EQ(tokens.getResult().outputTokenIds.at(0), expected);
+      }
+    }
+  }
+};
 
 TEST_F(ExecutorFairnessTest, QueueTimeEndsOnlyWhatHasNotBegun) {
   Gate gate;
@@ -143,26 +167,10 @@ TEST_F(ExecutorFairnessTest, LongContextsSlowOtherClientsOnlySoFar) {
   };
   gate.close();
   start();
-  Request many = request(executor::VecTokens(kLong, 7), 60), neighbour = request({1, 2, 3}, kBeside);
-  executor::SamplingConfig sampling;
-  sampling.setNumReturnSequences(7);
-  many.setSamplingConfig(sampling);
-  many.setClientId(1);
-  neighbour.setClientId(2);
-  const auto first = enqueue(many);
-  gate.awaitArrivals(1);
-  const auto second = enqueue(neighbour);
-  gate.open();
-  EXPECT_EQ(resultOf(second).outputTokenIds.at(0), expectedTokens({1, 2, 3}, kBeside, kVocab));
+  runBeside(executor::VecTokens(kLong, 7), 60, 7, kBeside, gate);
   EXPECT_EQ(beside, kBeside) << "the neighbour has a row in each step";
   EXPECT_LE(rows_beside, 2 * kBeside);
   EXPECT_GE(rows_beside, 1);
-  const std::vector<int32_t> expected = expectedTokens(executor::VecTokens(kLong, 7), 60, kVocab);
-  for (const auto& tokens : finish(first)) {
-    if (tokens.getResult().isSequenceFinal) {
-      EXPECT_EQ(tokens.getResult().outputTokenIds.at(0), expected);
-    }
-  }
 }
 
 // A client with 16 choices, alone and beside a sequence of another client, where a row takes a third of a read.
@@ -192,25 +200,9 @@ TEST_F(ExecutorFairnessTest, ManyChoicesSlowOtherClientsOnlySoFar) {
   start();
   resultOf(enqueue(request({1, 2}, 20)));  // its steps show how long one row takes
   gate.close();
-  Request many = request(executor::VecTokens(kPrompt, 7), kTokens), neighbour = request({1, 2, 3}, kBeside);
-  executor::SamplingConfig sampling;
-  sampling.setNumReturnSequences(kChoices);
-  many.setSamplingConfig(sampling);
-  many.setClientId(1);
-  neighbour.setClientId(2);
-  const auto first = enqueue(many);
-  gate.awaitArrivals(1);
-  const auto second = enqueue(neighbour);
-  gate.open();
-  EXPECT_EQ(resultOf(second).outputTokenIds.at(0), expectedTokens({1, 2, 3}, kBeside, kVocab));
+  runBeside(executor::VecTokens(kPrompt, 7), kTokens, kChoices, kBeside, gate);
   EXPECT_EQ(beside, kBeside) << "the neighbour has a row in each step, and the choices have some";
   EXPECT_LE(rows_beside, 11 * kBeside) << "about seven rows take as long as two clients and one more alone";
-  const std::vector<int32_t> expected = expectedTokens(executor::VecTokens(kPrompt, 7), kTokens, kVocab);
-  for (const auto& tokens : finish(first)) {
-    if (tokens.getResult().isSequenceFinal) {
-      EXPECT_EQ(tokens.getResult().outputTokenIds.at(0), expected);
-    }
-  }
 }
 
 TEST_F(ExecutorFairnessTest, SharesMeanNothingWithTurns) {
