@@ -61,7 +61,8 @@ class CostlyRows {
 
   // Begins a step with limits: sets RequestView::skipped of the requests that get no rows in it, running or waiting,
   // and RequestView::max_chunk of contexts with costly attention. chunk: tokens that other contexts are expected to get
-  // in a step. most_rows: as many generated rows as the step can have. Returns how many generated rows are not skipped.
+  // in a step. most_rows: limit on the generated rows of the step, which RowShares enforces afterwards. Returns how
+  // many generating requests are not skipped.
   int64_t beginLimited(std::span<RequestView> requests, const StepPrices& prices, int32_t chunk, int64_t most_rows,
                        Clock::time_point now);
   // Begins a step without limits, and forgets all debts and credits.

@@ -10,9 +10,9 @@
 
 namespace chorus {
 
-// Further rows use the weights that the first one reads. This many of them take about as long as the read, as far as
-// runtime/step_times.h has not measured it. Seen: 12 to 30, depending on the processor and the weights' format; but 3
-// with AVX2 and a model that fits into the processor's cache.
+// Further rows use the weights that the first one reads. Until runtime/step_times.h has measured it, this many of them
+// are assumed to take as long as the read. Measured: 12 to 30 for large models with AVX-512, depending on the weights'
+// format, and 3 for one that fits into the processor's cache with AVX2.
 constexpr double kRowsPerRead = 16;
 
 // Reads that `rows` rows of the base model take. price: of each row beside the first, as StepPrices::row.
